@@ -1,0 +1,53 @@
+"""Fedax: federated optimisation that does what the papers say, fast.
+
+Names are loaded on first use, so that `import fedax` costs nothing. On a CPU each core becomes a JAX device,
+unless JAX is already in use or told otherwise; FEDAX_DEVICES=1 keeps a single one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from fedax import algorithms, data, evaluation, models, schedules
+    from fedax.algorithms import ALGORITHMS, APFL, SCAFFOLD, Algorithm, FedAvg, LocalOnly
+    from fedax.data import Federation
+    from fedax.errors import DivergedError, FedaxError
+    from fedax.problem import Oracle, Problem
+    from fedax.simulation import History, Result, Simulation, load, simulate, stream
+    from fedax.vectors import Vector
+
+_ROOMS = ("algorithms", "data", "evaluation", "models", "regularizers", "schedules", "testing")
+_NAMES = {
+    "Federation": "fedax.data",
+    "DivergedError": "fedax.errors",
+    "FedaxError": "fedax.errors",
+    "Oracle": "fedax.problem",
+    "Problem": "fedax.problem",
+    "History": "fedax.simulation",
+    "Result": "fedax.simulation",
+    "Simulation": "fedax.simulation",
+    "load": "fedax.simulation",
+    "simulate": "fedax.simulation",
+    "stream": "fedax.simulation",
+    "Vector": "fedax.vectors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"fedax.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    if not name.startswith("_"):
+        methods = importlib.import_module("fedax.algorithms")
+        if name in methods.__all__:
+            return getattr(methods, name)
+    raise AttributeError(f"module 'fedax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_ROOMS, *_NAMES, *importlib.import_module("fedax.algorithms").__all__, "__version__"])

@@ -1,0 +1,209 @@
+"""The contract: a method is a few pure functions over vectors.
+
+    init(x0)                                  -> server    what the server keeps
+    client_init(x0)                           -> client    what a client keeps between its rounds
+    broadcast(server)                         -> message   what goes down the wire
+    begin(message, client, ctx)               -> local     the local loop's carry
+    step(local, oracle, message, client, ctx) -> local     ONE local step
+    finish(local, oracle, message, client, ctx) -> upload, client   what goes up, what stays
+    update(server, upload, ctx)               -> server    upload is the cohort's (weighted) mean
+    model(server)                             -> x         the shared model
+    personal(server, client, oracle)          -> x_i       the client's own model
+
+The loops over steps, clients and rounds belong to the engine, which is why the same object runs batched,
+one client at a time in a debugger, or on another machine. Every function is pure. A method with nothing to
+say about a function inherits FedAvg's answer: the server keeps x, sends it, and the local loop starts there.
+
+`@algorithm` makes the class a frozen dataclass whose numbers are pytree leaves (another rate is new data,
+not a new compilation) and whose choices and flags are part of the compiled program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+
+import jax
+
+from fedax.algorithms.claims import Claim
+from fedax.errors import FedaxError, unknown
+from fedax.schedules import Schedule
+from fedax.vectors import Vector
+
+if TYPE_CHECKING:
+    from fedax.problem import Oracle
+
+C = TypeVar("C", bound="type[Algorithm]")
+Rate = float | Schedule
+_INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
+
+
+def number(interval: str = "(-inf, inf)", default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
+    """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]"."""
+    if not _INTERVAL.fullmatch(interval):
+        raise ValueError(f"not an interval: {interval}")
+    return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional})
+
+
+def rate(default: Any = dataclasses.MISSING) -> Any:
+    """A learning rate: a positive number or a schedule."""
+    return dataclasses.field(default=default, metadata={"interval": "(0, inf)", "schedule": True})
+
+
+def integer(interval: str, default: Any = dataclasses.MISSING) -> Any:
+    """A whole number that shapes the program (a count of inner steps): changing it compiles anew."""
+    return dataclasses.field(default=default, metadata={"interval": interval, "static": True})
+
+
+def choice(default: str, *others: str) -> Any:
+    """One of a few names; the first is the default."""
+    return dataclasses.field(default=default, metadata={"choices": (default, *others), "static": True})
+
+
+def flag(default: bool) -> Any:
+    """True or False."""
+    return dataclasses.field(default=default, metadata={"choices": (True, False), "static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(number, rate, integer, choice, flag))
+def algorithm(cls: C) -> C:
+    """Make a method: a frozen dataclass, registered with JAX as a pytree."""
+    made = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(made)
+    jax.tree_util.register_dataclass(
+        made,
+        data_fields=[f.name for f in fields if not f.metadata.get("static")],
+        meta_fields=[f.name for f in fields if f.metadata.get("static")],
+    )
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """Where in the run a method's function is called, and the problem's regularizer."""
+
+    round: Any = 0  #: communication round, from 0
+    step: Any = 0  #: local step k, from 0
+    steps: Any = 1  #: this client's number of local steps K in this round
+    cohort: Any = 1  #: clients taking part in this round
+    clients: Any = 1  #: clients in all
+    regularizer: Any = None  #: psi, or None
+
+    def prox(self, x: Vector, t: Any) -> Vector:
+        """argmin over z of psi(z) + ||z - x||^2 / (2t); x itself without a regularizer."""
+        return x if self.regularizer is None else self.regularizer.prox(x, t)
+
+
+class Algorithm:
+    """Base class of all methods; see this module's docstring for the contract.
+
+    A complete method in a dozen lines (FedAvg):
+
+    >>> import fedax
+    >>> from fedax.algorithms.base import Algorithm, algorithm, rate
+    >>> @algorithm
+    ... class Mine(Algorithm):
+    ...     lr: float = rate()
+    ...     def step(self, x_i, oracle, x, client, ctx):
+    ...         return x_i - self.lr * oracle.grad(x_i)
+    ...     def finish(self, x_i, oracle, x, client, ctx):
+    ...         return x_i - x, client
+    ...     def update(self, x, delta, ctx):
+    ...         return x + delta
+    >>> Mine(lr=0.1)
+    Mine(lr=0.1)
+    >>> Mine(lr=-1.0)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: Mine: lr must be in (0, inf), not -1.0
+    """
+
+    personalised: ClassVar[bool] = False  #: clients have models of their own
+    composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
+    reference: ClassVar[str] = ""  #: paper and algorithm number
+    keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words
+    down: ClassVar[int] = 1  #: floats sent to a client a round, in multiples of d
+    up: ClassVar[int] = 1  #: floats sent back, in multiples of d
+    gradients: ClassVar[int] = 1  #: minibatch gradients a local step
+    claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
+
+    def init(self, x0: Vector) -> Any:
+        return x0
+
+    def client_init(self, x0: Vector) -> Any:
+        return ()
+
+    def broadcast(self, server: Any) -> Any:
+        return server
+
+    def begin(self, message: Any, client: Any, ctx: Context) -> Any:
+        return message
+
+    def step(self, local: Any, oracle: Oracle, message: Any, client: Any, ctx: Context) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no step")
+
+    def finish(self, local: Any, oracle: Oracle, message: Any, client: Any, ctx: Context) -> tuple[Any, Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no finish")
+
+    def update(self, server: Any, upload: Any, ctx: Context) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no update")
+
+    def model(self, server: Any) -> Vector:
+        x: Vector = server
+        return x
+
+    def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
+        return self.model(server)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            _check(type(self).__name__, field, getattr(self, field.name))
+
+    def at(self, ctx: Context) -> Any:
+        """This method with each schedule replaced by its rate at a moment."""
+        now = {
+            f.name: value(ctx.round, ctx.step, ctx.steps)
+            for f in dataclasses.fields(self)  # type: ignore[arg-type]
+            if isinstance(value := getattr(self, f.name), Schedule)
+        }
+        return dataclasses.replace(self, **now) if now else self  # type: ignore[type-var]
+
+
+def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
+    choices = field.metadata.get("choices")
+    if choices is not None:
+        if value not in choices or isinstance(value, bool) != isinstance(choices[0], bool):
+            if isinstance(choices[0], str):
+                raise unknown(f"{owner} {field.name}", value, choices)
+            raise FedaxError(f"{owner}: {field.name} must be true or false, not {value!r}")
+        return
+    interval = field.metadata.get("interval")
+    if interval is None or (value is None and field.metadata.get("optional")):
+        return
+    if isinstance(value, Schedule):
+        if not field.metadata.get("schedule"):
+            raise FedaxError(f"{owner}: {field.name} must be a number, not a schedule")
+        value = value.initial
+    if isinstance(value, str | bool) or value is None:
+        raise FedaxError(f"{owner}: {field.name} must be a number in {interval}, not {value!r}")
+    if field.metadata.get("static") and not isinstance(value, int):
+        raise FedaxError(f"{owner}: {field.name} must be a whole number in {interval}, not {value!r}")
+    if isinstance(value, int | float) and not within(value, interval):
+        raise FedaxError(f"{owner}: {field.name} must be in {interval}, not {value}")
+
+
+def within(value: float, interval: str) -> bool:
+    """Whether a number lies in an interval written as mathematicians do.
+
+    >>> within(0.0, "(0, 1]"), within(1.0, "(0, 1]")
+    (False, True)
+    """
+    match = _INTERVAL.fullmatch(interval)
+    assert match is not None
+    low, high = float(match[2]), float(match[3])
+    if math.isnan(value) or math.isinf(value):
+        return False
+    above = value > low if match[1] == "(" else value >= low
+    below = value < high if match[4] == ")" else value <= high
+    return above and below

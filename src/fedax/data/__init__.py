@@ -1,0 +1,33 @@
+"""Data: federations, the partitions that make them, and datasets by name.
+
+>>> from fedax.data import Dirichlet, load
+>>> load("wine", partition=Dirichlet(clients=4, alpha=0.5)).clients
+4
+"""
+
+from fedax.data.datasets import DATASETS, Dataset, load
+from fedax.data.federation import Federation, Rows
+from fedax.data.partitions import (
+    IID,
+    PARTITIONS,
+    ByLabel,
+    Dirichlet,
+    Homogeneous,
+    Partition,
+    partition,
+)
+
+__all__ = [
+    "DATASETS",
+    "IID",
+    "PARTITIONS",
+    "ByLabel",
+    "Dataset",
+    "Dirichlet",
+    "Federation",
+    "Homogeneous",
+    "Partition",
+    "Rows",
+    "load",
+    "partition",
+]

@@ -1,0 +1,113 @@
+"""The random draws and exact roundings that partitions are made of."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedax.data.checks import Array
+
+
+def apportion(total: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    """`total` rows in whole numbers proportional to `shares`, which sum to 1, by largest remainder.
+
+    >>> apportion(10, np.array([0.55, 0.25, 0.2]))
+    array([6, 2, 2])
+    """
+    quota = total * shares
+    count = np.floor(quota).astype(np.int64)
+    count[np.argsort(count - quota, kind="stable")[: total - count.sum()]] += 1
+    return count
+
+
+def dirichlet(alpha: float, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """One draw from Dir(alpha, ..., alpha), also where alpha is so small that Gamma(alpha) underflows.
+
+    Gamma(alpha) has the law of Gamma(alpha + 1) * U^(1 / alpha), which is drawn as a logarithm. Beyond the
+    limits on alpha the draw is, to within float precision, one client takes all or equal shares.
+
+    >>> dirichlet(1e-6, 3, np.random.default_rng(0)).max()
+    np.float64(1.0)
+    """
+    alpha = min(max(float(alpha), 1e-12), 1e12)
+    log_gamma = np.log(rng.standard_gamma(alpha + 1, size)) - rng.standard_exponential(size) / alpha
+    gamma = np.exp(log_gamma - log_gamma.max())
+    shares: NDArray[np.float64] = gamma / gamma.sum()
+    return shares
+
+
+def group(owner: Array, groups: int, rng: np.random.Generator) -> list[Array]:
+    """The row numbers of each owner 0, 1, ..., in random order; rows with owner -1 are left out.
+
+    >>> [sorted(rows.tolist()) for rows in group(np.array([1, 0, -1, 1]), 2, np.random.default_rng(0))]
+    [[1], [0, 3]]
+    """
+    order = rng.permutation(len(owner))
+    order = order[owner[order] >= 0]
+    order = order[np.argsort(owner[order], kind="stable")]
+    size = np.bincount(owner[order], minlength=groups)
+    return np.split(order, np.cumsum(size)[:-1])
+
+
+def spread(total: int, capacity: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """`total` places over labels, as evenly as each label's capacity allows; who gets the odd ones is random.
+
+    >>> spread(9, np.array([1, 5, 5]), np.random.default_rng(0))
+    array([1, 4, 4])
+    """
+    places = np.zeros_like(capacity)
+    while (left := total - int(places.sum())) > 0:
+        open_labels = np.flatnonzero(places < capacity)
+        if left < len(open_labels):
+            places[rng.choice(open_labels, left, replace=False)] += 1
+        else:
+            places = np.minimum(places + left // len(open_labels), capacity)
+    return places
+
+
+def deal_labels(
+    places: NDArray[np.int64], clients: int, labels: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """A random [clients, labels] table in which each client holds `labels` labels and label l has places[l].
+
+    No place is above `clients`, and they sum to `clients * labels`. So among the r clients still to serve, at
+    most `labels` labels have r places left; who takes those first can never get stuck.
+
+    >>> deal_labels(np.array([3, 2, 1]), 3, 2, np.random.default_rng(0)).sum(axis=1)
+    array([2, 2, 2])
+    """
+    left = places.copy()
+    held = np.zeros((clients, len(places)), np.bool_)
+    for i in range(clients):
+        # The first arrivals of exponential clocks with rates `left` are a weighted draw without replacement.
+        clock = np.full(len(left), np.inf)
+        np.divide(rng.standard_exponential(len(left)), left, out=clock, where=left > 0)
+        clock[left == clients - i] = -1.0
+        chosen = np.argsort(clock, kind="stable")[:labels]
+        held[i, chosen] = True
+        left[chosen] -= 1
+    return held[rng.permutation(clients)]
+
+
+def fill_up(blocks: list[Array], min_rows: int, rng: np.random.Generator) -> list[Array]:
+    """Blocks of at least `min_rows` rows each, the missing rows taken one by one from the largest block.
+
+    >>> blocks = fill_up([np.arange(6), np.arange(6, 8), np.arange(0)], 2, np.random.default_rng(0))
+    >>> [len(block) for block in blocks]
+    [4, 2, 2]
+    """
+    size = np.array([len(block) for block in blocks])
+    missing = np.maximum(min_rows - size, 0)
+    taken = np.zeros_like(size)
+    largest = [(-int(n), i) for i, n in enumerate(size)]
+    heapq.heapify(largest)
+    for _ in range(missing.sum()):
+        negative, i = largest[0]
+        heapq.heapreplace(largest, (negative + 1, i))
+        taken[i] += 1
+    freed = [block[len(block) - n :] for block, n in zip(blocks, taken, strict=True)]
+    moved = np.split(rng.permutation(np.concatenate(freed)), np.cumsum(missing)[:-1])
+    kept = [block[: len(block) - n] for block, n in zip(blocks, taken, strict=True)]
+    return [np.concatenate(pair) for pair in zip(kept, moved, strict=True)]

@@ -1,0 +1,7 @@
+"""Evaluation: the shared model and every client's own, on rows that nothing trained on."""
+
+from __future__ import annotations
+
+from fedax.evaluation.measure import Measurement, Meter, summary
+
+__all__ = ["Measurement", "Meter", "summary"]

@@ -1,0 +1,147 @@
+"""Loss and accuracy of the shared model and of each client's own, client by client.
+
+The shared model is run once over the rows concerned, whoever owns them, and each client's mean is read off
+running sums; so overlapping clients (every client draws from all rows) cost no more than one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from fedax.algorithms.base import Algorithm
+from fedax.local import Client, Data, Plan
+from fedax.problem import Problem
+
+BLOCK = 512  # rows at a time
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """One metric for every client: the mean over its rows, NaN for a client without rows."""
+
+    values: Floats
+    rows: Floats
+
+    @property
+    def overall(self) -> float:
+        """The mean over all rows."""
+        some = self.rows > 0
+        return float(np.sum(self.values[some] * self.rows[some]) / np.sum(self.rows[some]))
+
+
+def summary(prefix: str, metrics: Mapping[str, Measurement]) -> dict[str, float]:
+    """Over all rows; then over clients: mean, spread, and the mean of the worst tenth.
+
+    >>> m = Measurement(np.array([0.5, 1.0]), np.array([1.0, 3.0]))
+    >>> summary("test_", {"accuracy": m})
+    {'test_accuracy': 0.875, 'test_accuracy_mean': 0.75, 'test_accuracy_std': 0.25, 'test_accuracy_worst': 0.5}
+    """
+    row: dict[str, float] = {}
+    for name, metric in metrics.items():
+        values = np.sort(metric.values[metric.rows > 0])
+        if name == "loss":
+            values = values[::-1]
+        tenth = max(1, round(len(values) / 10))
+        row[f"{prefix}{name}"] = metric.overall
+        row[f"{prefix}{name}_mean"] = float(np.mean(values))
+        row[f"{prefix}{name}_std"] = float(np.std(values))
+        row[f"{prefix}{name}_worst"] = float(np.mean(values[:tenth]))
+    return row
+
+
+class Meter:
+    """Measures models on one part (train, validation or test) of a federation's rows."""
+
+    def __init__(self, problem: Problem, plan: Plan, mesh: Mesh, start: Any, count: Any, batched: int) -> None:
+        self.problem, self.plan, self.mesh, self.batched = problem, plan, mesh, batched
+        self.start, self.count = np.asarray(start, np.int64), np.asarray(count, np.int64)
+        marks = np.zeros(int((self.start + self.count).max()) + 1, np.int64)
+        np.add.at(marks, self.start, 1)
+        np.add.at(marks, self.start + self.count, -1)
+        self.index = np.flatnonzero(np.cumsum(marks) > 0)
+        devices = mesh.devices.size
+        block = min(BLOCK, -(-len(self.index) // devices))
+        filled = -(-len(self.index) // (block * devices)) * block * devices
+        self._blocks = np.resize(self.index, filled).astype(np.int32).reshape(-1, block)
+        self._compact = np.searchsorted(self.index, self.start)
+
+    def _program(self, name: str, build: Any) -> Any:
+        key = (name, self.plan, self.mesh, self.batched, int(self.count.max()))
+        if key not in self.problem.programs:
+            self.problem.programs[key] = jax.jit(build())
+        return self.problem.programs[key]
+
+    def shared(self, params: Any, data: Data) -> dict[str, Measurement]:
+        """The shared model's metrics for every client."""
+
+        def build() -> Any:
+            def device(params: Any, arrays: Any, blocks: jax.Array) -> Any:
+                def one(index: jax.Array) -> Any:
+                    return self.problem.rows(params, {k: a[index] for k, a in arrays.items()})
+
+                return jax.lax.map(one, blocks)
+
+            specs = (P(), P(), P("clients"))
+            return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+
+        rows = self._program("shared", build)(params, data.arrays, self._blocks)
+        return {name: self._means(np.asarray(values, np.float64).ravel()) for name, values in rows.items()}
+
+    def _means(self, rows: Floats) -> Measurement:
+        sums = np.concatenate([[0.0], np.cumsum(rows[: len(self.index)])])
+        total = sums[self._compact + self.count] - sums[self._compact]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
+
+    def personal(self, algorithm: Algorithm, server: Any, store: Any, data: Data) -> dict[str, Measurement]:
+        """The metrics of each client's own model."""
+        devices = self.mesh.devices.size
+        places = -(-self.plan.clients // (devices * self.batched)) * devices * self.batched
+        who = np.resize(np.arange(self.plan.clients), places).astype(np.int32)
+        block = min(BLOCK, int(self.count.max()))
+
+        def build() -> Any:
+            def device(algorithm: Any, server: Any, store: Any, data: Data, who: Any, start: Any, count: Any) -> Any:
+                def one(i: jax.Array) -> Any:
+                    client = Client(self.problem, self.plan, data, i, 0, 0, algorithm.composite)
+                    state = jax.tree.map(lambda a: a[i], store)
+                    x = algorithm.personal(server, state, client.full())
+                    return self._sums(x.tree, data.arrays, start[i], count[i], block)
+
+                return jax.lax.map(one, who, batch_size=self.batched) if self.batched > 1 else jax.lax.map(one, who)
+
+            specs = (P(), P(), P(), P(), P("clients"), P(), P())
+            return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+
+        start, count = self.start.astype(np.int32), self.count.astype(np.int32)
+        sums = self._program("personal", build)(algorithm, server, store, data, who, start, count)
+        rows = self.count.astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return {
+                name: Measurement(np.asarray(total, np.float64)[: self.plan.clients] / rows, rows)
+                for name, total in sums.items()
+            }
+
+    def _sums(self, params: Any, arrays: Any, start: Any, count: Any, block: int) -> dict[str, jax.Array]:
+        """The sums of each metric over one client's rows."""
+        offsets = jnp.arange(block)
+
+        def at(b: Any) -> dict[str, jax.Array]:
+            inside = b * block + offsets < count
+            index = jnp.where(inside, start + b * block + offsets, start)
+            rows = self.problem.rows(params, {k: a[index] for k, a in arrays.items()})
+            return {k: jnp.sum(jnp.where(inside, v, 0), dtype=jnp.result_type(float)) for k, v in rows.items()}
+
+        zero = {k: jnp.zeros((), jnp.result_type(float)) for k in jax.eval_shape(lambda: at(0))}
+        add = lambda b, total: jax.tree.map(jnp.add, total, at(b))  # noqa: E731
+        sums: dict[str, jax.Array] = jax.lax.fori_loop(0, (count + block - 1) // block, add, zero)
+        return sums

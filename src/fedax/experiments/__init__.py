@@ -1,0 +1,21 @@
+"""Experiments: the file that describes one, and the runner that carries it out.
+
+>>> from fedax.experiments import parse
+>>> experiment = parse({
+...     "rounds": 100,
+...     "data": {"name": "iris", "partition": {"name": "IID", "clients": 3}},
+...     "model": {"name": "logistic"},
+...     "algorithm": {"name": "FedAvg", "lr": 0.1},
+... })
+>>> experiment.eval_every, experiment.algorithm[0].build()
+(2, FedAvg(lr=0.1, server_lr=1.0))
+"""
+
+from __future__ import annotations
+
+from fedax.experiments.building import prepare
+from fedax.experiments.reading import parse, read
+from fedax.experiments.runner import Outcome, Progress, Run, run
+from fedax.experiments.schema import Experiment
+
+__all__ = ["Experiment", "Outcome", "Progress", "Run", "parse", "prepare", "read", "run"]

@@ -1,0 +1,157 @@
+"""Reading an experiment file: TOML, the command line's settings, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from fedax.errors import FedaxError, nearest, unknown
+from fedax.experiments.schema import Experiment
+
+
+def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()) -> Experiment:
+    """The experiment in a TOML file, with some of its fields set anew.
+
+    overrides: pairs of a dotted field and a TOML value, such as ("algorithm.lr", "0.05"). A field of
+        `algorithm` is set in each [[algorithm]] table, or in one by its number: "algorithm.0.lr".
+    """
+    file = Path(path)
+    table = _load(file)
+    table.setdefault("name", file.stem)
+    for key, value in overrides:
+        override(table, key, value)
+    return parse(table)
+
+
+def parse(table: dict[str, Any]) -> Experiment:
+    """The experiment in a table as TOML gives it; a mistake raises one sentence that names the field.
+
+    >>> parse({"rouns": 10})
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown field 'rouns': did you mean 'rounds'? Allowed: name, rounds, cohort, ...
+    """
+    try:
+        return Experiment.model_validate(table)
+    except ValidationError as error:
+        raise FedaxError(_sentence(error)) from None
+
+
+def override(table: dict[str, Any], key: str, text: str) -> None:
+    """Set one field, written with dots, to a TOML value; what is not TOML is taken as text.
+
+    >>> table = {"algorithm": [{"name": "FedAvg", "lr": 0.1}, {"name": "SCAFFOLD", "lr": 0.1}]}
+    >>> override(table, "algorithm.lr", "0.05")
+    >>> override(table, "algorithm.0.label", "plain")
+    >>> table["algorithm"]
+    [{'name': 'FedAvg', 'lr': 0.05, 'label': 'plain'}, {'name': 'SCAFFOLD', 'lr': 0.05}]
+    """
+    parts = key.split(".")
+    if not all(parts):
+        raise FedaxError(f"--set {key}={text}: the field must be a name such as rounds or algorithm.lr")
+    if parts[0] not in Experiment.model_fields:
+        homes = [f"{home}.{key}" for home, inside in table.items() if key in _fields_of(inside)]
+        raise unknown("field", key, homes or Experiment.model_fields) if not homes else FedaxError(
+            f"unknown field {key!r}: did you mean {homes[0]!r}?"
+        )
+    _set(table, parts, _value(text), key)
+
+
+def _fields_of(inside: Any) -> set[str]:
+    if isinstance(inside, list):
+        return set().union(*map(_fields_of, inside))
+    return set(inside) if isinstance(inside, dict) else set()
+
+
+def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
+    first, rest = parts[0], parts[1:]
+    if isinstance(inside, list):
+        if not first.isdigit():
+            for table in inside:
+                _set(table, parts, value, key)
+        elif int(first) >= len(inside) or not rest:
+            raise FedaxError(f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr")
+        else:
+            _set(inside[int(first)], rest, value, key)
+    elif not isinstance(inside, dict):
+        raise FedaxError(f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own")
+    elif rest and first == "algorithm" and rest[0] == "0" and isinstance(inside.get(first), dict):
+        _set(inside[first], rest[1:], value, key)
+    elif rest:
+        _set(inside.setdefault(first, {}), rest, value, key)
+    else:
+        inside[first] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes().decode()
+    except FileNotFoundError:
+        beside = sorted(str(p) for p in path.parent.glob("*.toml")) if path.parent.is_dir() else []
+        guess = nearest(str(path), beside)
+        hint = f", did you mean {guess}?" if guess else ""
+        raise FedaxError(f"{path} cannot be read: there is no such file{hint}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise FedaxError(f"{path} is not a TOML file: line {line} is not UTF-8 text") from None
+    except OSError as error:
+        raise FedaxError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    try:
+        return tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        last = len(content.splitlines())
+        reason = str(error).replace("at end of document", f"at line {last}, the end of the file")
+        raise FedaxError(f"{path} is not valid TOML: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first mistake as a sentence; an unknown field before others, as it may explain what is missing."""
+    found = error.errors(include_url=False)
+    first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
+    several = any(1 in e["loc"][1:2] for e in found)
+    where = [str(part) for part in first["loc"] if several or part != 0 or first["loc"][0] != "algorithm"]
+    path, value, context = ".".join(where), first["input"], first.get("ctx", {})
+    match first["type"]:
+        case "extra_forbidden":
+            *inside, name = where
+            kind = f"field of [{'.'.join(inside)}]" if inside else "field"
+            return str(unknown(kind, name, _table(inside).model_fields))
+        case "missing":
+            table, name = _table(where[:-1]), where[-1]
+            return f"{path} is missing: it must be {table.model_fields[name].description}"
+        case "literal_error":
+            return str(unknown(path, value, re.findall(r"'([^']*)'", context["expected"])))
+        case "value_error":
+            return f"{path}: {context['error']}" if path else str(context["error"])
+        case "model_type":
+            return f"{path} is {_short(value)}: it must be a table"
+    allowed = first["msg"].replace("Input should", "it must").replace("List should", "it must")
+    return f"{path} is {_short(value)}: {allowed.replace('String should', 'it must')}"
+
+
+def _table(path: list[str]) -> type[BaseModel]:
+    """The kind of table at a path of field names."""
+    table: type[BaseModel] = Experiment
+    for name in path:
+        if name.isdigit():
+            continue
+        kind: Any = table.model_fields[name].annotation
+        table = kind.__args__[0] if hasattr(kind, "__args__") else kind
+    return table
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,168 @@
+"""One client's round: what it draws, what its oracle shows, and the loop over local steps.
+
+Every executor runs this same function, batched over clients, looped over them, or one at a time in Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax import counting, randomness
+from fedax.algorithms.base import Algorithm, Context
+from fedax.problem import Batch, FullOracle, Oracle, Problem
+from fedax.randomness import Sampling
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is fixed for a whole run, and so for the compiled program."""
+
+    clients: int
+    cohort: int
+    batch: int | None  #: rows a minibatch, None for the full local gradient
+    max_steps: int  #: local steps of the busiest client
+    equal_steps: bool  #: every client takes max_steps
+    max_rows: int  #: training rows of the largest client
+    equal_rows: bool  #: every client has max_rows
+    sampling: Sampling
+    weighted: bool  #: mean by rows rather than by clients
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The federation on the device: flat arrays, and where each client's training rows begin and how many."""
+
+    arrays: dict[str, jax.Array]
+    start: jax.Array
+    count: jax.Array
+    steps: jax.Array
+
+    def rows(self, client: Any, index: jax.Array) -> Batch:
+        """The batch at a client's rows 0 .. count-1."""
+        at = self.start[client] + index
+        return {name: array[at] for name, array in self.arrays.items()}
+
+
+jax.tree_util.register_dataclass(Data, ["arrays", "start", "count", "steps"], [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """One client in one round."""
+
+    problem: Problem
+    plan: Plan
+    data: Data
+    number: Any
+    seed: Any
+    round: Any
+    smooth: bool
+
+    @property
+    def count(self) -> Any:
+        return self.plan.max_rows if self.plan.equal_rows else self.data.count[self.number]
+
+    @property
+    def steps(self) -> Any:
+        return self.plan.max_steps if self.plan.equal_steps else self.data.steps[self.number]
+
+    def _fetch(self, index: jax.Array) -> Batch:
+        return self.data.rows(self.number, index)
+
+    def full(self) -> Oracle:
+        """The oracle on all training rows."""
+        plan = self.plan
+        return FullOracle(self.problem, self._fetch, self.count, plan.max_rows, equal=plan.equal_rows, smooth=self.smooth)
+
+    def oracles(self) -> Callable[[Any], Oracle]:
+        """The oracle of each local step k, on the round's minibatches."""
+        batch = self.plan.batch
+        if batch is None:
+            return lambda k: self.full()
+        key = randomness.key_for(self.seed, randomness.ROWS, self.round, self.number)
+        rows = randomness.draw_rows(key, self.plan.max_steps, batch, self.count, self.plan.sampling)
+
+        def fresh(k: Any, n: int) -> Oracle:
+            other = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, k, n)
+            return see(jax.random.randint(other, (batch,), 0, self.count), k)
+
+        def see(index: jax.Array, k: Any) -> Oracle:
+            again = lambda n: fresh(k, n)  # noqa: E731
+            return Oracle(self.problem, self._fetch(index), smooth=self.smooth, full=self.full, fresh=again)
+
+        return lambda k: see(rows[k], k)
+
+    def context(self) -> Context:
+        plan = self.plan
+        return Context(
+            round=self.round,
+            steps=self.steps,
+            cohort=plan.cohort,
+            clients=plan.clients,
+            regularizer=self.problem.regularizer,
+        )
+
+    def work(self, algorithm: Algorithm, message: Any, state: Any, loop: Callable[..., Any] = jax.lax.fori_loop) -> Any:
+        """begin, K steps, finish: the upload and the client's new state.
+
+        `loop(0, steps, body, carry)` may be the compiled loop or a plain one.
+        """
+        ctx, oracle = self.context(), self.oracles()
+        local = algorithm.at(ctx).begin(message, state, ctx)
+
+        def body(k: Any, local: Any) -> Any:
+            here = dataclasses.replace(ctx, step=k)
+            return alike(algorithm.at(here).step(local, oracle(k), message, state, here), local)
+
+        local = loop(0, self.steps, body, local)
+        last = dataclasses.replace(ctx, step=self.steps)
+        upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
+        return upload, alike(new, state)
+
+
+def alike(new: Any, old: Any) -> Any:
+    """A new state in the dtypes of the old one: a rate in double precision does not widen a float32 model."""
+    return jax.tree.map(lambda n, o: jnp.asarray(n, jnp.result_type(o)), new, old)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one client's round costs: floats each way, and gradients by where they are taken."""
+
+    down: int
+    up: int
+    step: counting.Tally
+    finish: counting.Tally
+
+    def gradients(self, rows: Any, steps: Any, batch: int | None) -> Any:
+        """Gradients of single rows, for clients with these numbers of rows and steps."""
+        small = rows if batch is None else batch
+        each = steps * (self.step.minibatch * small + self.step.full * rows)
+        return each + self.finish.minibatch * small + self.finish.full * rows
+
+
+def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
+    """Trace one client's round without running it, and count."""
+    ctx = client.context()
+
+    def begin(x: Any) -> Any:
+        message, state = algorithm.broadcast(algorithm.init(x)), algorithm.client_init(x)
+        return algorithm.at(ctx).begin(message, state, ctx), message, state
+
+    local, message, state = jax.eval_shape(begin, x0)
+    oracle = client.oracles()
+    with counting.counted() as step:
+        jax.eval_shape(lambda l, m, s: algorithm.at(ctx).step(l, oracle(0), m, s, ctx), local, message, state)
+    with counting.counted() as finish:
+        upload, _ = jax.eval_shape(lambda l, m, s: algorithm.at(ctx).finish(l, oracle(0), m, s, ctx), local, message, state)
+    return Cost(_floats(message), _floats(upload), step, finish)
+
+
+def _floats(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,62 @@
+"""Losses by name: one number a row, and whether the row was predicted rightly.
+
+    cross_entropy   outputs [rows, classes], labels 0 .. classes-1
+    logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
+    squared         (output - y)^2 / 2, summed over outputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+RowLoss = Callable[[Any, Any], jax.Array]
+
+
+def cross_entropy(z: jax.Array, y: jax.Array) -> jax.Array:
+    """-log softmax(z)[y] for each row.
+
+    >>> cross_entropy(jnp.zeros((1, 4)), jnp.array([2])).round(3).tolist()
+    [1.3860000371932983]
+    """
+    chosen = jnp.take_along_axis(z, y.astype(jnp.int32)[:, None], axis=-1)[:, 0]
+    return jax.nn.logsumexp(z, axis=-1) - chosen
+
+
+def logistic(z: jax.Array, y: jax.Array) -> jax.Array:
+    """log(1 + exp(-s z)) for each row, with the sign s = +1 where y > 0 and -1 elsewhere.
+
+    >>> logistic(jnp.zeros((2, 1)), jnp.array([0, 1])).round(3).tolist()
+    [0.6930000185966492, 0.6930000185966492]
+    """
+    z = z.reshape(z.shape[0])
+    return jax.nn.softplus(jnp.where(y > 0, -z, z))
+
+
+def squared(z: jax.Array, y: jax.Array) -> jax.Array:
+    """(z - y)^2 / 2 for each row, summed over outputs.
+
+    >>> squared(jnp.array([[3.0]]), jnp.array([1.0])).tolist()
+    [2.0]
+    """
+    difference = z.reshape(z.shape[0], -1) - y.reshape(y.shape[0], -1)
+    return jnp.sum(difference**2, axis=-1) / 2
+
+
+def _argmax(z: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.argmax(z, axis=-1) == y
+
+
+def _sign(z: jax.Array, y: jax.Array) -> jax.Array:
+    return (z.reshape(z.shape[0]) > 0) == (y > 0)
+
+
+#: name -> (loss of a row, whether a row is right or None where that has no meaning)
+LOSSES: dict[str, tuple[RowLoss, RowLoss | None]] = {
+    "cross_entropy": (cross_entropy, _argmax),
+    "logistic": (logistic, _sign),
+    "squared": (squared, None),
+}

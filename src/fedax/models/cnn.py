@@ -1,0 +1,68 @@
+"""The convolutional network for images of the size of MNIST's and CIFAR's."""
+
+from __future__ import annotations
+
+import jax
+from flax import linen as nn
+from jax.typing import ArrayLike
+
+from fedax.errors import FedaxError
+from fedax.models.convolution import convolve, max_pool
+from fedax.models.inputs import as_float, precision
+
+
+class CNN(nn.Module):
+    """Convolutions, each with ReLU and a 2x2 max pooling, then fully connected layers with ReLU.
+
+    Input is [batch, height, width, channels], or [batch, height, width] for one channel; bytes (uint8) are
+    divided by 255. Convolutions keep the image's size (padding "SAME"), each pooling halves it, rounding
+    down.
+
+    Args:
+        outputs: classes or targets, 1 or more.
+        channels: channels of each convolution, one or more of them.
+        dense: width of each fully connected layer after the convolutions; may be empty.
+        kernel: side of the square convolution kernels, 1 or more.
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = CNN(outputs=10, channels=(8,), dense=(32,))
+    >>> images = jnp.zeros((2, 28, 28), jnp.uint8)
+    >>> params = model.init(jax.random.key(0), images)
+    >>> model.apply(params, images).shape
+    (2, 10)
+    """
+
+    outputs: int
+    channels: tuple[int, ...] = (32, 64)
+    dense: tuple[int, ...] = (1024, 512)
+    kernel: int = 3
+
+    @nn.compact
+    def __call__(self, x: ArrayLike) -> jax.Array:
+        image = self._image(x)
+        side = (self.kernel, self.kernel)
+        for features in self.channels:
+            layer = nn.Conv(features, side, param_dtype=precision(), conv_general_dilated=convolve)
+            # ReLU and the maximum commute, and after the pooling there is a quarter of the work left.
+            image = nn.relu(max_pool(layer(image)))
+        rows = image.reshape(image.shape[0], -1)
+        for width in self.dense:
+            rows = nn.relu(nn.Dense(width, param_dtype=precision())(rows))
+        return nn.Dense(self.outputs, param_dtype=precision())(rows)
+
+    def _image(self, x: ArrayLike) -> jax.Array:
+        image = as_float(x)
+        if image.ndim == 3:
+            image = image[..., None]
+        if image.ndim != 4:
+            raise FedaxError(
+                f"the CNN's input has shape {image.shape}: allowed is [batch, height, width]"
+                " or [batch, height, width, channels]"
+            )
+        smallest = 2 ** len(self.channels)
+        if min(image.shape[1:3]) < smallest:
+            raise FedaxError(
+                f"the CNN's images are {image.shape[1]}x{image.shape[2]}: {len(self.channels)} poolings"
+                f" need at least {smallest}x{smallest}"
+            )
+        return image

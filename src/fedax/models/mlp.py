@@ -1,0 +1,36 @@
+"""The multilayer perceptron; by default the "2NN" of McMahan et al. (2017), 784-200-200-10 on MNIST."""
+
+from __future__ import annotations
+
+import jax
+from flax import linen as nn
+from jax.typing import ArrayLike
+
+from fedax.models.inputs import as_rows, precision
+
+
+class MLP(nn.Module):
+    """Fully connected layers with ReLU between them.
+
+    Input is [batch, ...], every axis after the first a feature; bytes (uint8) are divided by 255.
+
+    Args:
+        outputs: targets or classes, 1 or more.
+        hidden: width of each hidden layer, each 1 or more; none makes it a linear model.
+
+    >>> import jax, jax.numpy as jnp
+    >>> model = MLP(outputs=10, hidden=(64,))
+    >>> params = model.init(jax.random.key(0), jnp.zeros((1, 784)))
+    >>> model.apply(params, jnp.zeros((5, 28, 28), jnp.uint8)).shape
+    (5, 10)
+    """
+
+    outputs: int
+    hidden: tuple[int, ...] = (200, 200)
+
+    @nn.compact
+    def __call__(self, x: ArrayLike) -> jax.Array:
+        rows = as_rows(x)
+        for width in self.hidden:
+            rows = nn.relu(nn.Dense(width, param_dtype=precision())(rows))
+        return nn.Dense(self.outputs, param_dtype=precision())(rows)

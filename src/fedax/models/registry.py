@@ -1,0 +1,154 @@
+"""The models by name, with what each option may be; light enough to list without loading JAX or Flax."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fedax.errors import FedaxError, unknown
+
+if TYPE_CHECKING:
+    from flax import linen as nn
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a model: its default, what is allowed, and how a value is read.
+
+    `read` returns the value in the form that the module wants, or raises TypeError or ValueError.
+
+    >>> MODELS["cnn"].options["kernel"].allowed
+    'a whole number of at least 1'
+    >>> MODELS["mlp"].options["hidden"].read([100, 50])
+    (100, 50)
+    """
+
+    default: Any
+    allowed: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model that `model` can build: one line about it, where its class lives, and its options.
+
+    >>> MODELS["mlp"].summary
+    'fully connected layers with ReLU'
+    >>> MODELS["mlp"].load().__name__
+    'MLP'
+    """
+
+    summary: str
+    target: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def load(self) -> type[nn.Module]:
+        """Import the model's class."""
+        module, _, name = self.target.partition(":")
+        found: type[nn.Module] = getattr(import_module(module), name)
+        return found
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or operator.index(value) < 1:
+        raise ValueError
+    return operator.index(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _count_option(default: int) -> Option:
+    return Option(default, "a whole number of at least 1", _count)
+
+
+def _counts_option(default: tuple[int, ...], *, at_least: int) -> Option:
+    def read(value: Any) -> tuple[int, ...]:
+        numbers = tuple(_count(v) for v in value)
+        if len(numbers) < at_least:
+            raise ValueError
+        return numbers
+
+    some = "one or more" if at_least else "any number of"
+    return Option(default, f"a list of {some} whole numbers, each at least 1", read)
+
+
+def _choice_option(*names: str) -> Option:
+    def read(value: Any) -> str:
+        return names[names.index(value)]
+
+    return Option(names[0], " or ".join(map(repr, names)), read)
+
+
+_OUTPUTS = Option(None, "a whole number of at least 1", _count)
+_LINEAR = {"use_bias": Option(True, "true or false", _flag), "kernel_init": _choice_option("zeros", "lecun")}
+
+MODELS: dict[str, Entry] = {
+    "linear": Entry("linear regression: one dense layer", "fedax.models.linear:Linear", _LINEAR),
+    "logistic": Entry(
+        "logistic regression: one dense layer of logits, 1 output for two classes or one a class",
+        "fedax.models.linear:Linear",
+        _LINEAR,
+    ),
+    "mlp": Entry(
+        "fully connected layers with ReLU",
+        "fedax.models.mlp:MLP",
+        {"hidden": _counts_option((200, 200), at_least=0)},
+    ),
+    "cnn": Entry(
+        "convolutions with ReLU and 2x2 max pooling, then fully connected layers",
+        "fedax.models.cnn:CNN",
+        {
+            "channels": _counts_option((32, 64), at_least=1),
+            "dense": _counts_option((1024, 512), at_least=0),
+            "kernel": _count_option(3),
+        },
+    ),
+}
+
+
+def model(name: str, *, outputs: int, **options: Any) -> nn.Module:
+    """Build a model by its name.
+
+    Args:
+        name: one of `MODELS`.
+        outputs: how many numbers the model gives for each row (classes, or regression targets), 1 or more.
+        **options: the options in `MODELS[name].options`; a list will do for a tuple.
+
+    Raises:
+        FedaxError: the name or an option is unknown, or a value is out of its range.
+
+    >>> cnn = model("cnn", outputs=10, channels=[16, 32])
+    >>> cnn.channels, cnn.kernel
+    ((16, 32), 3)
+    >>> model("mlp", outputs=10, hiden=[50])
+    Traceback (most recent call last):
+    ...
+    fedax.errors.FedaxError: unknown mlp option 'hiden': did you mean 'hidden'? Allowed: hidden
+    >>> model("cnn", outputs=10, kernel=0)
+    Traceback (most recent call last):
+    ...
+    fedax.errors.FedaxError: cnn option kernel is 0: allowed is a whole number of at least 1
+    """
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    entry = MODELS[name]
+    values = {"outputs": _read(name, "outputs", _OUTPUTS, outputs)}
+    for key, value in options.items():
+        if key not in entry.options:
+            raise unknown(f"{name} option", key, entry.options)
+        values[key] = _read(name, key, entry.options[key], value)
+    return entry.load()(**values)
+
+
+def _read(name: str, key: str, option: Option, value: Any) -> Any:
+    try:
+        return option.read(value)
+    except (TypeError, ValueError) as error:
+        raise FedaxError(f"{name} option {key} is {value!r}: allowed is {option.allowed}") from error

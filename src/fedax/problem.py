@@ -1,0 +1,282 @@
+"""A problem: model + loss + regularizer, and the oracle through which a method sees a client's part of it.
+
+    f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax import counting
+from fedax.errors import FedaxError, unknown
+from fedax.losses import LOSSES, RowLoss
+from fedax.vectors import Vector, zeros
+
+Batch = Mapping[str, Any]
+BLOCK = 1024  # rows a full local gradient takes at a time
+
+
+class Problem:
+    """What is minimised: mean over rows of a loss, plus an optional regularizer.
+
+    model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
+        It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
+    loss: "cross_entropy", "logistic", "squared", a function of (outputs, y) that gives one number a row,
+        or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
+    init: without a model, a function of a key that gives the first parameters.
+    regularizer: psi, or None.
+    accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
+        whether it was predicted rightly; classification losses bring their own.
+
+    >>> import jax.numpy as jnp
+    >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
+    >>> float(mean.loss(jnp.zeros(()), {"x": jnp.array([1.0, 3.0])}))
+    5.0
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        loss: str | Callable[..., Any],
+        init: Callable[[jax.Array], Any] | None = None,
+        regularizer: Any = None,
+        accuracy: Callable[..., Any] | None = None,
+    ) -> None:
+        if isinstance(loss, str):
+            if loss not in LOSSES:
+                raise unknown("loss", loss, LOSSES)
+            if model is None:
+                raise FedaxError(f"loss={loss!r} needs a model; without one, give loss=function(params, batch)")
+        elif not callable(loss):
+            raise FedaxError(f"loss must be a name or a function, not {loss!r}")
+        if model is None and init is None:
+            raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
+        if model is not None and init is not None:
+            raise FedaxError("give either a model or init=, not both")
+        self.model = model
+        self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
+        self.regularizer = regularizer
+        self._init = init
+        self._apply: Callable[..., Any] | None = None
+        self._model_init: Callable[..., Any] | None = None
+        self._row_loss: RowLoss | None = None
+        self._batch_loss: Callable[..., Any] | None = None
+        self._right: Callable[..., Any] | None = accuracy
+        if model is None:
+            self._batch_loss = loss  # type: ignore[assignment]
+        else:
+            self._model_init, self._apply = _pair(model)
+            if isinstance(loss, str):
+                self._row_loss, right = LOSSES[loss]
+                self._right = accuracy or right
+            else:
+                self._row_loss = loss
+        self.programs: dict[Any, Any] = {}  # compiled programs of this problem, kept by the engine
+
+    def init(self, key: jax.Array, batch: Batch) -> Any:
+        """The first parameters; `batch` shows the model the shape of its input."""
+        if self._init is not None:
+            params = self._init(key)
+        else:
+            assert self._model_init is not None
+            if "x" not in batch:
+                raise FedaxError(f"a model needs the array 'x'; the federation has {', '.join(batch)}")
+            params = self._model_init(key, batch["x"])
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+                raise FedaxError(f"parameter {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not floating")
+        return jax.tree.map(jnp.asarray, params)
+
+    def outputs(self, params: Any, batch: Batch) -> Any:
+        """The model's outputs on a batch."""
+        if self._apply is None:
+            raise FedaxError("a problem without a model has no outputs")
+        return self._apply(params, batch["x"])
+
+    def rows(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
+        """Loss, and accuracy where it applies, of each row."""
+        if self._batch_loss is not None:
+            batch_loss, right = self._batch_loss, self._right
+            single = jax.tree.map(lambda a: a[:, None], dict(batch))
+            result = {"loss": jax.vmap(lambda row: batch_loss(params, row))(single)}
+            if right is not None:
+                result["accuracy"] = right(params, batch)
+            return result
+        assert self._row_loss is not None
+        z, y = self.outputs(params, batch), batch.get("y")
+        result = {"loss": self._row_loss(z, y)}
+        if self._right is not None:
+            result["accuracy"] = self._right(z, y)
+        return result
+
+    def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
+        """The (weighted) mean loss over a batch's rows, without the regularizer."""
+        if weights is None and self._batch_loss is not None:
+            value: jax.Array = self._batch_loss(params, batch)
+            return value
+        losses = self._row_losses(params, batch)
+        return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
+
+    def _row_losses(self, params: Any, batch: Batch) -> jax.Array:
+        if self._row_loss is not None:
+            return self._row_loss(self.outputs(params, batch), batch.get("y"))
+        return self.rows(params, batch)["loss"]
+
+    def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
+        sample = {k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)) for k, a in arrays.items()}
+        if self._apply is not None:
+            if self.name in LOSSES and "y" not in arrays:
+                raise FedaxError(f"loss={self.name!r} needs the array 'y'; the federation has {', '.join(arrays)}")
+            try:
+                z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
+            except (TypeError, ValueError) as error:
+                raise FedaxError(f"the model does not take rows of shape {arrays['x'].shape[1:]}: {_first_line(error)}") from error
+            self._check_labels(z, arrays)
+        value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
+        if value.shape != ():
+            raise FedaxError(f"the loss must be one number a batch, not an array of shape {value.shape}")
+
+    def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        if self.name == "cross_entropy":
+            y, classes = arrays["y"], z.shape[-1]
+            if not np.issubdtype(y.dtype, np.integer):
+                raise FedaxError(f"cross_entropy needs integer labels in 'y', not {y.dtype}")
+            if y.size and (y.min() < 0 or y.max() >= classes):
+                raise FedaxError(
+                    f"label {int(y.max() if y.max() >= classes else y.min())} in 'y' is outside the model's range 0 to {classes - 1}"
+                )
+        if self.name == "logistic" and int(np.prod(z.shape[1:])) != 1:
+            raise FedaxError(f"loss='logistic' needs a model with one output, not {int(np.prod(z.shape[1:]))}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _pair(model: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    if isinstance(model, tuple) and len(model) == 2 and all(callable(part) for part in model):
+        return model
+    if hasattr(model, "init") and hasattr(model, "apply"):
+        return model.init, model.apply
+    raise FedaxError(f"model must have init(key, x) and apply(params, x), or be that pair; got {type(model).__name__}")
+
+
+class Oracle:
+    """One client's problem, seen through one minibatch.
+
+    `grad(x)`, `value(x)` and `hvp(x, v)` (Hessian at x times v) all see the same rows. `fresh(n)` is an oracle
+    on the step's n-th further, independent minibatch; `full` is the oracle on all of the client's rows.
+    On a problem with a regularizer, smooth methods see a subgradient of psi added to `grad`; composite ones
+    see the smooth part alone.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        batch: Batch,
+        *,
+        smooth: bool = False,
+        weights: jax.Array | None = None,
+        full: Callable[[], Oracle] | None = None,
+        fresh: Callable[[int], Oracle] | None = None,
+    ) -> None:
+        self._problem, self._batch, self._weights = problem, batch, weights
+        self._psi = None if smooth else problem.regularizer
+        self._full, self._fresh = full, fresh
+
+    def _loss(self, x: Vector) -> jax.Array:
+        return self._problem.loss(x.tree, self._batch, self._weights)
+
+    def _add_psi(self, g: Vector, x: Vector) -> Vector:
+        return g if self._psi is None else g + self._psi.subgradient(x)
+
+    def value(self, x: Vector) -> jax.Array:
+        return self._loss(x) if self._psi is None else self._loss(x) + self._psi.value(x)
+
+    def grad(self, x: Vector) -> Vector:
+        counting.took(1, full=False)
+        return self._add_psi(jax.grad(self._loss)(x), x)
+
+    def hvp(self, x: Vector, v: Vector) -> Vector:
+        counting.took(2, full=False)
+        product: Vector = jax.jvp(jax.grad(self._loss), (x,), (v,))[1]
+        return product
+
+    def fresh(self, n: int = 1) -> Oracle:
+        if self._fresh is None:
+            raise FedaxError("this oracle has no further minibatches")
+        return self._fresh(n)
+
+    @property
+    def full(self) -> Oracle:
+        return self if self._full is None else self._full()
+
+
+class FullOracle(Oracle):
+    """The oracle on all of a client's rows, a block at a time, so that memory does not grow with the client.
+
+    fetch gives the batch at row numbers 0 .. count-1 of the client; limit is the largest count of any client,
+    `equal` that all clients have that many.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        fetch: Callable[[jax.Array], Batch],
+        count: Any,
+        limit: int,
+        *,
+        equal: bool,
+        smooth: bool = False,
+    ) -> None:
+        super().__init__(problem, {}, smooth=smooth, fresh=lambda n: self)
+        self._fetch, self._count = fetch, count
+        self._block = min(limit, BLOCK)
+        self._exact = equal and limit <= BLOCK
+
+    def _mean(self, part: Callable[[Batch, jax.Array | None], Any], like: Any) -> Any:
+        """The mean over all rows of a quantity that `part` gives as a mean over weighted rows."""
+        offsets = jnp.arange(self._block)
+        if self._exact:
+            return part(self._fetch(offsets), None)
+
+        def block(b: Any, total: Any) -> Any:
+            index = b * self._block + offsets
+            inside = index < self._count
+            batch = self._fetch(jnp.where(inside, index, 0))
+            here = part(batch, inside.astype(jnp.result_type(*jax.tree.leaves(like))))
+            share = jnp.sum(inside) / self._count
+            return jax.tree.map(lambda t, h: t + share.astype(h.dtype) * h, total, here)
+
+        blocks = (self._count + self._block - 1) // self._block
+        return jax.lax.fori_loop(0, blocks, block, zeros(like))
+
+    def value(self, x: Vector) -> jax.Array:
+        like = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
+        mean: jax.Array = self._mean(lambda b, w: self._problem.loss(x.tree, b, w), like)
+        return mean if self._psi is None else mean + self._psi.value(x)
+
+    def grad(self, x: Vector) -> Vector:
+        counting.took(1, full=True)
+        mean = self._mean(lambda b, w: jax.grad(lambda z: self._problem.loss(z.tree, b, w))(x), x)
+        return self._add_psi(mean, x)
+
+    def hvp(self, x: Vector, v: Vector) -> Vector:
+        counting.took(2, full=True)
+
+        def part(b: Batch, w: jax.Array | None) -> Any:
+            return jax.jvp(jax.grad(lambda z: self._problem.loss(z.tree, b, w)), (x,), (v,))[1]
+
+        product: Vector = self._mean(part, x)
+        return product
+
+    @property
+    def full(self) -> Oracle:
+        return self

@@ -1,0 +1,16 @@
+"""Reports on runs: it reads run directories, and nothing else.
+
+    read(folder)            one run, as far as it got
+    find(folder)            the run directories at a place
+    table(run_folders)      one row per algorithm: mean and spread over seeds
+    write(folder, runs)     folder/report.html, one page that opens offline
+"""
+
+from __future__ import annotations
+
+from fedax.report.metrics import text
+from fedax.report.page import write
+from fedax.report.runs import Run, find, read
+from fedax.report.summary import Spread, columns, table
+
+__all__ = ["Run", "Spread", "columns", "find", "read", "table", "text", "write"]

@@ -1,0 +1,115 @@
+"""What the names of a metrics log mean, and how their values are printed.
+
+A name is `[personal_]<part>_<name>[_mean|_std|_worst]`: `personal_test_accuracy_worst` is the accuracy of the
+clients' own models on test rows, averaged over the worst tenth of the clients. Anything else is a counter or
+a diagnostic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any
+
+PARTS = {"test": "Test", "validation": "Validation", "train": "Training"}
+STATISTICS = {
+    "": "",
+    "worst": ", worst tenth of clients",
+    "mean": ", mean over clients",
+    "std": ", spread over clients",
+}
+COUNTERS = {"gradients": "Gradients", "floats_up": "Floats up", "floats_down": "Floats down", "seconds": "Seconds"}
+#: What a curve can be drawn against.
+AXES = {
+    "round": "Rounds",
+    "gradients": "Gradient evaluations",
+    "floats": "Floats sent, up and down",
+    "seconds": "Seconds",
+}
+_NAME = re.compile(rf"(personal_)?({'|'.join(PARTS)})_(.+?)(?:_(mean|std|worst))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """A parsed name."""
+
+    part: str
+    name: str
+    statistic: str = ""
+    personal: bool = False
+
+    @property
+    def higher(self) -> bool:
+        """Whether more is better."""
+        return self.name == "accuracy" and self.statistic != "std"
+
+    @property
+    def title(self) -> str:
+        """In words, without saying whose model.
+
+        >>> Metric("test", "accuracy", "worst").title
+        'Test accuracy, worst tenth of clients'
+        """
+        return f"{PARTS[self.part]} {self.name.replace('_', ' ')}{STATISTICS[self.statistic]}"
+
+    @property
+    def order(self) -> tuple[int, bool, str, int]:
+        """Test first, accuracy before loss, the plain value before its spread."""
+        part, statistic = list(PARTS).index(self.part), list(STATISTICS).index(self.statistic)
+        return part, self.name != "accuracy", self.name, statistic
+
+
+def parse(key: str) -> Metric | None:
+    """The parts of a name; None for a counter or a diagnostic.
+
+    >>> parse("personal_test_loss")
+    Metric(part='test', name='loss', statistic='', personal=True)
+    >>> parse("gradients")
+    """
+    found = _NAME.fullmatch(key)
+    if not found:
+        return None
+    personal, part, name, statistic = found.groups()
+    return Metric(part, name, statistic or "", bool(personal))
+
+
+def number(value: Any) -> float | None:
+    """A value of a log as a float: NaN for null or what is not a number, None for nothing there.
+
+    >>> number(True), number(3), number("x")
+    (nan, 3.0, nan)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return float(value)
+
+
+def text(key: str, mean: float | None, std: float | None = None) -> str:
+    """A value as the tables print it: accuracy in per cent, counts in thousands, millions and so on.
+
+    >>> text("test_accuracy", 0.91234, 0.0041)
+    '91.23 ± 0.41'
+    >>> text("floats_up", 12_345_678.0)
+    '12.3 M'
+    """
+    if mean is None or not math.isfinite(mean):
+        return "–"
+    metric = parse(key)
+    if metric and metric.name == "accuracy":
+        mean, std = 100 * mean, None if std is None else 100 * std
+        shown, spread = f"{mean:.2f}", f"{std or 0:.2f}"
+    elif key in COUNTERS and key != "seconds":
+        # A budget is the same for every seed but for the sizes of the clients drawn: its spread is noise.
+        return _count(mean)
+    else:
+        shown, spread = f"{mean:.4g}", f"{std or 0:.2g}"
+    return shown if std is None or not math.isfinite(std) else f"{shown} ± {spread}"
+
+
+def _count(value: float) -> str:
+    for size, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            scaled = value / (1e3 if name == "k" else size)
+            return f"{scaled:.3g} {name}" if scaled < 1000 else f"{scaled:.0f} {name}"
+    return f"{value:.0f}"

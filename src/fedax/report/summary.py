@@ -1,0 +1,181 @@
+"""Runs gathered by algorithm, and their final metrics over seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedax.report.metrics import COUNTERS, Metric, number, parse
+from fedax.report.runs import Run, read
+
+#: Fields that may differ between runs of one setting.
+INCIDENTAL = ("name", "versions", "executor", "out", "eval_every")
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation over `runs` seeds; no deviation for a single one."""
+
+    mean: float
+    std: float | None
+    runs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The runs of one algorithm that differ in their seeds only."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every run came to its end."""
+        return all(run.finished for run in self.runs)
+
+    @property
+    def status(self) -> str:
+        """One word if the runs agree, else how many ended how.
+
+        >>> ended = Run(Path("a"), (), state={"status": "finished"})
+        >>> Group("A", (ended, Run(Path("b"), ()))).status
+        '1 finished, 1 unknown'
+        """
+        counts = Counter(run.status for run in self.runs)
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def read_all(folders: Iterable[Path]) -> list[Run]:
+    """Read runs, each directory once."""
+    return [read(folder) for folder in {Path(f).resolve(): f for f in folders}.values()]
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested fields under dotted names.
+
+    >>> flat({"data": {"name": "digits"}, "rounds": 3})
+    {'data.name': 'digits', 'rounds': 3}
+    """
+    if not isinstance(value, dict) or not value:
+        return {prefix: value} if prefix else {}
+    inner: dict[str, Any] = {}
+    for key, item in value.items():
+        inner |= flat(item, f"{prefix}.{key}" if prefix else str(key))
+    return inner
+
+
+def setting(run: Run) -> dict[str, Any]:
+    """The fields that make a run what it is, whatever its seed."""
+    if not run.experiment:
+        return {"folder": str(run.folder)}
+    fields = flat(run.experiment)
+    kept = {k: v for k, v in fields.items() if k.split(".")[0] not in INCIDENTAL}
+    return {k: v for k, v in kept.items() if k.split(".")[-1] != "seed"}
+
+
+def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
+    """The fields in which settings differ.
+
+    >>> differing([{"a": 1, "b": 2}, {"a": 1, "b": 3}])
+    ['b']
+    """
+    settings = list(settings)
+    names = dict.fromkeys(name for one in settings for name in one)
+    return [name for name in names if len({json.dumps(one.get(name)) for one in settings}) > 1]
+
+
+def groups(runs: Iterable[Run]) -> list[Group]:
+    """Runs by label; one label in several settings is told apart by the fields that differ."""
+    labels: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        same = labels.setdefault(run.label, {})
+        same.setdefault(json.dumps(setting(run), sort_keys=True), []).append(run)
+    found = []
+    for label, variants in labels.items():
+        fields = differing(setting(members[0]) for members in variants.values())
+        for members in variants.values():
+            values = setting(members[0])
+            shown = [f"{field.removeprefix('algorithm.')}={values.get(field)}" for field in fields]
+            found.append(Group(f"{label} ({', '.join(shown)})" if shown else label, tuple(members)))
+    return found
+
+
+def final(run: Run, key: str) -> float | None:
+    """A metric in the last row that has it; NaN if that is not a finite number."""
+    for row in reversed(run.rows):
+        if key in row:
+            value = number(row[key])
+            return value if math.isfinite(value) else math.nan
+    return None
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Mean and deviation of the values that are there. One NaN makes both NaN: a mean over the seeds that
+    survived would flatter the method."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return None
+    if any(math.isnan(value) for value in there):
+        return Spread(math.nan, None, len(there))
+    return Spread(statistics.fmean(there), statistics.stdev(there) if len(there) > 1 else None, len(there))
+
+
+def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The metrics of a table with their titles, in the order to show them."""
+    keys = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, Spread))
+    metrics = {key: metric for key in keys if (metric := parse(key))}
+    ordered = sorted(metrics, key=lambda key: (metrics[key].personal, metrics[key].order))
+    titles = {key: ("Personal " if metrics[key].personal else "") + short(metrics[key]) for key in ordered}
+    return titles | {key: title for key, title in COUNTERS.items() if key in keys}
+
+
+def short(metric: Metric) -> str:
+    """A column's title, without whose model it is."""
+    part = "" if metric.part == "test" else f"{metric.part} "
+    unit = ", %" if metric.name == "accuracy" else ""
+    words = f"{part}{'worst tenth' if metric.statistic else metric.name.replace('_', ' ')}{unit}"
+    return words[0].upper() + words[1:]
+
+
+def table(run_folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """One row per algorithm: `algorithm`, `status`, `round` (the last that every run reached), `runs`, `seeds`,
+    and each final metric under its own name as a `Spread` over seeds."""
+    return rows(groups(read_all(run_folders)))
+
+
+def rows(found: Iterable[Group]) -> list[dict[str, Any]]:
+    """The table of runs already gathered."""
+    return [_row(group) for group in found]
+
+
+def _row(group: Group) -> dict[str, Any]:
+    reached = [run.rows[-1]["round"] for run in group.runs if run.rows]
+    row: dict[str, Any] = {
+        "algorithm": group.label,
+        "status": group.status,
+        "round": min(reached) if len(reached) == len(group.runs) else None,
+        "runs": len(group.runs),
+        "seeds": [run.seed for run in group.runs],
+    }
+    keys = dict.fromkeys(key for run in group.runs for line in run.rows for key in line)
+    for key in _shown(list(keys)):
+        value = spread(final(run, key) for run in group.runs)
+        if value is not None:
+            row[key] = value
+    return row
+
+
+def _shown(keys: list[str]) -> list[str]:
+    """The metrics of a summary: plain values, the worst tenth of the main one, and the counters."""
+    metrics = {key: metric for key in keys if (metric := parse(key))}
+    accurate = any(metric.name == "accuracy" for metric in metrics.values())
+    worst = "accuracy" if accurate else "loss"
+    plain = [k for k, m in metrics.items() if not m.statistic or (m.statistic == "worst" and m.name == worst)]
+    return plain + [key for key in COUNTERS if key in keys]

@@ -1,0 +1,139 @@
+"""Rates that change over rounds and local steps.
+
+A learning rate is a number or a `Schedule`. The engine puts the current number in its place before it
+calls a method, so method code says `self.lr` and never asks what time it is.
+`per="round"` counts communication rounds, `per="step"` counts a client's local steps over all rounds,
+t = round * steps + step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from fedax.errors import FedaxError, unknown
+
+Per = Literal["round", "step"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """A rate as a function of time; subclasses give `value(t)`."""
+
+    initial: Any
+    per: Per = dataclasses.field(default="round", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.per not in ("round", "step"):
+            raise FedaxError(f"per must be 'round' or 'step', not {self.per!r}")
+
+    def value(self, t: Any) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, round: Any, step: Any = 0, steps: Any = 1) -> Any:
+        return self.value(round if self.per == "round" else round * steps + step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Schedule):
+    """The same rate always.
+
+    >>> Constant(0.1)(round=7)
+    0.1
+    """
+
+    def value(self, t: Any) -> Any:
+        return self.initial
+
+
+@dataclasses.dataclass(frozen=True)
+class Exponential(Schedule):
+    """initial * decay^t.
+
+    >>> float(Exponential(0.1, 0.5)(round=2))
+    0.025
+    >>> float(Exponential(0.1, 0.5, per="step")(round=1, step=1, steps=2))
+    0.0125
+    """
+
+    decay: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.decay, int | float) and not 0 < self.decay <= 1:
+            raise FedaxError(f"decay must be in (0, 1], not {self.decay}")
+
+    def value(self, t: Any) -> Any:
+        return self.initial * self.decay**t
+
+
+@dataclasses.dataclass(frozen=True)
+class InverseTime(Schedule):
+    """initial / (1 + decay * t).
+
+    >>> InverseTime(0.1, 1.0)(round=3)
+    0.025
+    """
+
+    decay: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.decay, int | float) and not self.decay >= 0:
+            raise FedaxError(f"decay must be in [0, inf), not {self.decay}")
+
+    def value(self, t: Any) -> Any:
+        return self.initial / (1 + self.decay * t)
+
+
+@dataclasses.dataclass(frozen=True)
+class Custom(Schedule):
+    """Any function of time, an optax schedule for one, times `initial`.
+
+    >>> import optax
+    >>> float(Custom(0.1, optax.cosine_decay_schedule(1.0, 10))(round=10))
+    0.0
+    """
+
+    function: Callable[[Any], Any]
+
+    def value(self, t: Any) -> Any:
+        return self.initial * self.function(jnp.asarray(t))
+
+
+for _cls, _leaves, _static in (
+    (Constant, ["initial"], ["per"]),
+    (Exponential, ["initial", "decay"], ["per"]),
+    (InverseTime, ["initial", "decay"], ["per"]),
+    (Custom, ["initial"], ["per", "function"]),
+):
+    jax.tree_util.register_dataclass(_cls, data_fields=_leaves, meta_fields=_static)
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "constant": Constant,
+    "exponential": Exponential,
+    "inverse-time": InverseTime,
+}
+
+
+def schedule(kind: str, **options: Any) -> Schedule:
+    """A schedule by name, as experiment files write it.
+
+    >>> schedule("exponential", initial=0.1, decay=0.99, per="step")
+    Exponential(initial=0.1, per='step', decay=0.99)
+    """
+    if kind not in SCHEDULES:
+        raise unknown("schedule", kind, SCHEDULES)
+    cls = SCHEDULES[kind]
+    fields = [f.name for f in dataclasses.fields(cls)]
+    for name in options:
+        if name not in fields:
+            raise unknown(f"field of the {kind} schedule", name, fields)
+    missing = [f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING and f.name not in options]
+    if missing:
+        raise FedaxError(f"the {kind} schedule needs {', '.join(missing)}")
+    return cls(**options)

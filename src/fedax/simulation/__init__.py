@@ -1,0 +1,8 @@
+"""The simulator: cohorts, executors, the compiled rounds, the run."""
+
+from __future__ import annotations
+
+from fedax.simulation.result import History, Result, load
+from fedax.simulation.run import Simulation, simulate, stream
+
+__all__ = ["History", "Result", "Simulation", "load", "simulate", "stream"]

@@ -1,0 +1,116 @@
+"""The engine: several rounds as one compiled program, and the state it carries.
+
+The program loops over rounds; in each it gathers the cohort's states, runs the cohort, updates the server and
+writes the states back. It stops by itself at the first NaN or infinity and keeps what was good before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedax import randomness
+from fedax.algorithms.base import Algorithm, Context
+from fedax.local import Data, Plan, alike
+from fedax.problem import Problem
+from fedax.simulation.executors import Executor, cohort_program
+
+SEGMENT = 64  # rounds that one call of the program may run
+
+
+@dataclasses.dataclass
+class State:
+    """What a run carries from round to round."""
+
+    server: Any
+    clients: Any  #: every client's state, stacked
+    round: int = 0
+
+
+class Engine:
+    """Runs rounds of one method on one problem and federation."""
+
+    def __init__(self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: int) -> None:
+        self.problem, self.plan, self.executor, self.mesh = problem, plan, executor, mesh
+        self.seed = jax.random.key(seed)
+        self.segment = SEGMENT
+
+    def place(self, tree: Any) -> Any:
+        """Put arrays on every device."""
+        return jax.device_put(tree, NamedSharding(self.mesh, P()))
+
+    def start(self, algorithm: Algorithm, x0: Any) -> State:
+        """The state before the first round."""
+
+        @jax.jit
+        def first(algorithm: Algorithm, x0: Any) -> tuple[Any, Any]:
+            one = algorithm.client_init(x0)
+            many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), one)
+            return algorithm.init(x0), many
+
+        return State(*self.place(first(algorithm, x0)))
+
+    def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The clients of the rounds first .. first+count-1, one row a round."""
+        program = _cohorts(self.plan.clients, self.plan.cohort)
+        return np.asarray(program(self.seed, jnp.arange(first, first + count)))
+
+    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data) -> tuple[State, bool]:
+        """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
+        who = self.cohorts(state.round, self.segment)
+        spare = self.executor.places - self.plan.cohort
+        who = np.pad(who, ((0, 0), (0, spare)))
+        key = ("rounds", self.plan, self.executor, self.mesh)
+        if key not in self.problem.programs:
+            self.problem.programs[key] = _rounds(self.problem, self.plan, self.executor, self.mesh)
+        run = self.problem.programs[key]
+        done, server, clients, ok = run(
+            algorithm, state.server, state.clients, who, state.round, min(rounds, self.segment), self.seed, data
+        )
+        return State(server, clients, state.round + int(done)), bool(ok)
+
+
+@functools.lru_cache
+def _cohorts(clients: int, cohort: int) -> Any:
+    one = functools.partial(randomness.draw_cohort, clients=clients, cohort=cohort)
+    return jax.jit(jax.vmap(one, in_axes=(None, 0)))
+
+
+def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
+    cohort = cohort_program(problem, plan, executor, mesh)
+    taking_part = np.arange(executor.places) < plan.cohort
+
+    @functools.partial(jax.jit, donate_argnums=(1, 2))
+    def rounds(algorithm: Any, server: Any, clients: Any, who: Any, first: Any, count: Any, seed: Any, data: Data) -> Any:
+        def body(carry: Any) -> Any:
+            r, server, clients, _ = carry
+            here = who[r]
+            share = data.count[here] if plan.weighted else 1
+            weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+            states = jax.tree.map(lambda s: s[here], clients)
+            message = algorithm.broadcast(server)
+            upload, new = cohort(algorithm, message, states, here, weights, seed, first + r, data)
+            ctx = Context(first + r, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
+            updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
+            good = finite((updated, new))
+            at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
+            clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
+            server = jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server)
+            return jnp.where(good, r + 1, r), server, clients, good
+
+        return jax.lax.while_loop(lambda c: (c[0] < count) & c[3], body, (jnp.int32(0), server, clients, jnp.array(True)))
+
+    return rounds
+
+
+def finite(tree: Any) -> jax.Array:
+    """Whether no leaf holds NaN or infinity."""
+    bounds = [jnp.isfinite(jnp.max(jnp.abs(leaf), initial=0)) for leaf in jax.tree.leaves(tree)]
+    return jnp.all(jnp.array(bounds)) if bounds else jnp.array(True)

@@ -1,0 +1,102 @@
+"""Three ways to run a cohort: batched, looped, and one client at a time for debugging.
+
+Each gives the cohort's (weighted) mean upload and the new client states. The cohort is spread over all JAX
+devices (on a CPU: one for each core) and, within a device, either batched with `vmap` in chunks or looped over.
+Places left over when the cohort does not divide evenly are filled by clients of weight 0 who write nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from fedax.algorithms.base import Algorithm
+from fedax.problem import Problem
+from fedax.local import Client, Data, Plan
+from fedax.vectors import zeros
+
+Name = Literal["auto", "batched", "looped", "debug"]
+BATCHED_LIMIT = 50_000  # parameters up to which batching clients beats looping over them on a CPU
+CHUNK_FLOATS = 1 << 24  # floats of model that a chunk of batched clients may take
+
+
+@dataclasses.dataclass(frozen=True)
+class Executor:
+    """How a cohort is run; chosen by `choose`, recorded with the run."""
+
+    name: str
+    devices: int
+    chunk: int  #: clients batched together on one device (1 when looped)
+    places: int  #: the cohort, rounded up to fill devices and chunks
+
+
+def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -> Executor:
+    """The executor for a cohort of models of `size` parameters.
+
+    >>> choose("auto", 10, 200_000, 2, None)
+    Executor(name='looped', devices=2, chunk=1, places=10)
+    >>> choose("auto", 9, 100, 2, None)
+    Executor(name='batched', devices=2, chunk=5, places=10)
+    """
+    if name == "auto":
+        name = "batched" if size <= BATCHED_LIMIT else "looped"
+    devices = 1 if name == "debug" else min(devices, cohort)
+    share = -(-cohort // devices)
+    if name != "batched":
+        chunk = 1
+    elif chunk is None:
+        chunk = max(1, CHUNK_FLOATS // max(1, size))
+    chunk = min(chunk, share)
+    chunks = -(-share // chunk)
+    chunk = -(-share // chunks)
+    return Executor(name, devices, chunk, devices * chunks * chunk)
+
+
+def cohort_program(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Callable[..., Any]:
+    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states."""
+
+    def device(algorithm: Algorithm, message: Any, states: Any, who: Any, weights: Any, seed: Any, round: Any, data: Data) -> Any:
+        def one(state: Any, number: Any) -> Any:
+            client = Client(problem, plan, data, number, seed, round, algorithm.composite)
+            return client.work(algorithm, message, state)
+
+        def chunk(total: Any, part: Any) -> Any:
+            state, number, weight = part
+            if executor.chunk == 1:
+                upload, new = one(jax.tree.map(lambda a: a[0], state), number[0])
+                added = jax.tree.map(lambda t, u: t + _weigh(weight[0], u), total, upload)
+                return added, jax.tree.map(lambda a: a[None], new)
+            upload, new = jax.vmap(one)(state, number)
+            return jax.tree.map(lambda t, u: t + jax.vmap(_weigh)(weight, u).sum(0), total, upload), new
+
+        parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk, *a.shape[1:]), (states, who, weights))
+        first = jax.tree.map(lambda a: a[0, 0], (parts[0], parts[1]))
+        total = zeros(jax.eval_shape(lambda: one(*first)[0]))
+        if parts[1].shape[0] == 1:
+            total, new = chunk(total, jax.tree.map(lambda a: a[0], parts))
+        else:
+            total, new = jax.lax.scan(chunk, total, parts)
+            new = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), new)
+        total = jax.tree.map(lambda t: jax.lax.psum(t, "clients"), total)
+        weight = jax.lax.psum(weights.sum(), "clients")
+        return jax.tree.map(lambda t: t / weight.astype(t.dtype), total), new
+
+    spread, same = P("clients"), P()
+    return jax.shard_map(
+        device,
+        mesh=mesh,
+        in_specs=(same, same, spread, spread, spread, same, same, same),
+        out_specs=(same, spread),
+        check_vma=False,
+    )
+
+
+def _weigh(weight: jax.Array, upload: jax.Array) -> jax.Array:
+    """weight * upload, and 0 for a place without a client, whatever its upload."""
+    return jnp.where(weight > 0, weight.astype(upload.dtype) * upload, jnp.zeros((), upload.dtype))

@@ -1,0 +1,309 @@
+"""`simulate` and `stream`: check everything, run the rounds, evaluate, keep what was made."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from fedax import randomness
+from fedax.algorithms.base import Algorithm
+from fedax.data.federation import Federation
+from fedax.errors import DivergedError, FedaxError, unknown
+from fedax.evaluation import Measurement, Meter, summary
+from fedax.local import Client, Data, Plan, cost
+from fedax.problem import Problem
+from fedax.simulation.debug import DebugEngine
+from fedax.simulation.engine import Engine, State
+from fedax.simulation.executors import Executor, choose
+from fedax.simulation.result import HISTORY, History, Result, unwrap
+from fedax.vectors import Vector, size
+
+EXECUTORS = ("auto", "batched", "looped", "debug")
+
+
+class Simulation:
+    """One run of one method, from checked arguments to a `Result`.
+
+    Iterating runs it and yields the history's row of each evaluated round; `result` is what there is so far.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        federation: Federation,
+        algorithm: Algorithm,
+        *,
+        rounds: int,
+        cohort: int | None = None,
+        local_steps: int | None = None,
+        local_epochs: float | None = None,
+        batch_size: int | None = None,
+        sampling: randomness.Sampling = "epochs",
+        weighted: bool = False,
+        seed: int = 0,
+        eval_every: int = 1,
+        eval_on: Sequence[str] | None = None,
+        out: str | Path | None = None,
+        executor: str = "auto",
+        chunk: int | None = None,
+        devices: int | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> None:
+        plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, batch_size, sampling, weighted)
+        _positive("eval_every", eval_every)
+        if chunk is not None:
+            _positive("chunk", chunk)
+        if executor not in EXECUTORS:
+            raise unknown("executor", executor, EXECUTORS)
+        if not isinstance(algorithm, Algorithm):
+            raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise FedaxError(f"seed must be a whole number from 0 on, not {seed!r}")
+        self.problem, self.federation, self.algorithm, self.plan = problem, federation, algorithm, plan
+        self.rounds, self.eval_every, self.seed, self.on_progress = rounds, eval_every, int(seed), on_progress
+        self.out = None if out is None else Path(out)
+        x0 = self._first_parameters()
+        available = len(jax.devices())
+        if devices is not None and not 1 <= devices <= available:
+            raise FedaxError(f"devices must be in [1, {available}], not {devices}")
+        self.executor = choose(executor, plan.cohort, size(x0), devices or available, chunk)
+        mesh = Mesh(np.array(jax.devices()[: self.executor.devices]), ("clients",))
+        made = DebugEngine if self.executor.name == "debug" else Engine
+        self.engine: Engine = made(problem, plan, self.executor, mesh, self.seed)
+        self.data: Data = self.engine.place(
+            Data(
+                {k: jnp.asarray(a) for k, a in federation.arrays.items()},
+                jnp.asarray(federation.train.start, jnp.int32),
+                jnp.asarray(federation.train.count, jnp.int32),
+                jnp.asarray(steps, jnp.int32),
+            )
+        )
+        self.meters = self._meters(eval_on, mesh, size(x0))
+        self.steps = steps
+        self.cost = cost(Client(problem, plan, self.data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0)
+        self.state: State = self.engine.start(algorithm, x0)
+        self.history = History()
+        self.per_client: dict[str, dict[str, Measurement]] = {}
+        self.gradients = self.floats_up = self.floats_down = 0
+        self.took_part = np.zeros(plan.clients, bool)
+        if self.out is not None:
+            self._claim(self.out)
+
+    def _first_parameters(self) -> Vector:
+        sample = {k: jnp.asarray(a[:2]) for k, a in self.federation.arrays.items()}
+        key = randomness.key_for(self.seed, randomness.INIT)
+        try:
+            params = self.problem.init(key, sample)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, FedaxError):
+                raise
+            raise FedaxError(f"the model cannot be initialised on this federation: {error}") from error
+        self.problem.check(params, self.federation.arrays)
+        return Vector(params)
+
+    def _meters(self, eval_on: Sequence[str] | None, mesh: Mesh, parameters: int) -> dict[str, Meter]:
+        if eval_on is None:
+            eval_on = ("test",) if self.federation.test.count.sum() else ("train",)
+        batched = 1 if self.executor.name == "looped" else max(1, min(64, self.plan.clients // mesh.devices.size))
+        meters = {}
+        for name in eval_on:
+            rows = self.federation.part(name)
+            if not rows.count.sum():
+                raise FedaxError(f"eval_on names {name!r}, but no client has {name} rows")
+            meters[name] = Meter(self.problem, self.plan, mesh, rows.start, rows.count, batched)
+        return meters
+
+    def _claim(self, out: Path) -> None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise FedaxError(f"out={str(out)!r} already holds something: choose another directory or remove it")
+        out.mkdir(parents=True, exist_ok=True)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        started = time.perf_counter()
+        if not self.history:
+            yield self._record(started)
+        pace = 1
+        while self.state.round < self.rounds:
+            target = min(self.rounds, (self.state.round // self.eval_every + 1) * self.eval_every)
+            while self.state.round < target:
+                pace = self._segment(min(pace, target - self.state.round))
+            yield self._record(started)
+
+    def _segment(self, rounds: int) -> int:
+        """Run some rounds; returns how many to run next, for about half a second between signs of life."""
+        before, began = self.state.round, time.perf_counter()
+        self.state, good = self.engine.advance(self.algorithm, self.state, rounds, self.data)
+        self._account(before, self.state.round)
+        if not good:
+            name = type(self.algorithm).__name__
+            raise DivergedError(
+                f"{name} met NaN or infinity in round {self.state.round + 1}: "
+                "the last good model is kept; a smaller lr usually helps",
+                round=self.state.round + 1,
+                result=self.result,
+            )
+        if self.on_progress is not None:
+            self.on_progress(self.state.round)
+        spent = time.perf_counter() - began
+        return int(np.clip(0.5 * rounds / max(spent, 1e-6), 1, self.engine.segment))
+
+    def _account(self, first: int, last: int) -> None:
+        if last == first:
+            return
+        who = self.engine.cohorts(first, self.engine.segment)[: last - first].ravel()
+        rows, steps = self.federation.train.count[who], self.steps[who]
+        self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
+        self.floats_up += self.cost.up * len(who)
+        self.floats_down += self.cost.down * len(who)
+        self.took_part[who] = True
+
+    def _record(self, started: float) -> dict[str, Any]:
+        row: dict[str, Any] = {"round": self.state.round}
+        model = unwrap(self.algorithm.model(self.state.server))
+        for part, meter in self.meters.items():
+            shared = meter.shared(model, self.data)
+            row |= summary(f"{part}_", shared)
+            self.per_client[part] = shared
+            if self.algorithm.personalised:
+                own = meter.personal(self.algorithm, self.state.server, self.state.clients, self.data)
+                row |= summary(f"personal_{part}_", own)
+                self.per_client[f"personal_{part}"] = own
+        row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
+        row["seconds"] = round(time.perf_counter() - started, 3)
+        self.history.append(row)
+        if self.out is not None:
+            with (self.out / HISTORY).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        return row
+
+    @property
+    def result(self) -> Result:
+        """What the run has made so far."""
+        algorithm, state = self.algorithm, self.state
+        personal = None
+        if algorithm.personalised:
+            personal = unwrap(self._personal_models(algorithm, state))
+        info = {
+            "algorithm": repr(algorithm),
+            "rounds": state.round,
+            "seed": self.seed,
+            "executor": self.executor.name,
+            "devices": self.executor.devices,
+            "chunk": self.executor.chunk,
+        }
+        model = jax.tree.map(np.asarray, unwrap(algorithm.model(state.server)))
+        model = jax.tree.map(jnp.asarray, model)
+        return Result(self.history, model, personal, self.plan.clients, info)
+
+    def _personal_models(self, algorithm: Algorithm, state: State) -> Any:
+        def one(i: Any) -> Any:
+            client = Client(self.problem, self.plan, self.data, i, self.engine.seed, 0, algorithm.composite)
+            return algorithm.personal(state.server, jax.tree.map(lambda a: a[i], state.clients), client.full())
+
+        return jax.device_get(jax.jit(lambda: jax.lax.map(one, jnp.arange(self.plan.clients)))())
+
+
+def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any) -> Result:
+    """Run a method on a federation and return its history and models.
+
+    rounds: communication rounds, at least 1.
+    cohort: clients a round, drawn without replacement; None for all.
+    local_steps, local_epochs: a client's work a round, in steps (default 1) or passes over its rows.
+    batch_size: rows a minibatch; None for the full local gradient.
+    sampling: "epochs" (reshuffled) or "iid" (with replacement).
+    weighted: average by clients' rows instead of uniformly.
+    seed: of everything random.
+    eval_every: rounds between two evaluations. eval_on: parts to evaluate on, test rows by default.
+    out: a directory for the metrics log and the models.
+    executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
+    on_progress: called with the number of rounds done, about twice a second.
+
+    >>> import numpy as np, jax.numpy as jnp, fedax
+    >>> mean = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2) / 2, init=lambda key: jnp.zeros(()))
+    >>> clients = fedax.Federation.from_clients([{"x": np.float32([1, 2, 3])}, {"x": np.float32([6])}])
+    >>> result = simulate(mean, clients, fedax.FedAvg(lr=0.5), rounds=30)
+    >>> round(float(result.model), 3)  # the minimiser of the mean of the clients' losses: (2 + 6) / 2
+    4.0
+    """
+    simulation = Simulation(problem, federation, algorithm, rounds=rounds, **options)
+    for _ in simulation:
+        pass
+    result = simulation.result
+    if simulation.out is not None:
+        result.save(simulation.out)
+    return result
+
+
+def stream(
+    problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any
+) -> Iterator[dict[str, Any]]:
+    """`simulate`, yielding each evaluated round's row as it is reached.
+
+    >>> import numpy as np, jax.numpy as jnp, fedax
+    >>> mean = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2) / 2, init=lambda key: jnp.zeros(()))
+    >>> clients = fedax.Federation.from_clients([{"x": np.float32([4])}])
+    >>> [row["round"] for row in stream(mean, clients, fedax.FedAvg(lr=0.5), rounds=4, eval_every=2)]
+    [0, 2, 4]
+    """
+    simulation = Simulation(problem, federation, algorithm, rounds=rounds, **options)
+    yield from simulation
+    if simulation.out is not None:
+        simulation.result.save(simulation.out)
+
+
+def make_plan(
+    federation: Federation,
+    rounds: int,
+    cohort: int | None,
+    local_steps: int | None,
+    local_epochs: float | None,
+    batch_size: int | None,
+    sampling: randomness.Sampling,
+    weighted: bool,
+) -> tuple[Plan, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Check the schedule of a run against its federation; the plan, and each client's local steps."""
+    _positive("rounds", rounds)
+    for name, value in (("cohort", cohort), ("local_steps", local_steps), ("batch_size", batch_size)):
+        if value is not None:
+            _positive(name, value)
+    if local_steps is not None and local_epochs is not None:
+        raise FedaxError("give local_steps or local_epochs, not both")
+    if local_epochs is not None and not local_epochs > 0:
+        raise FedaxError(f"local_epochs must be above 0, not {local_epochs}")
+    if sampling not in ("epochs", "iid"):
+        raise unknown("sampling", sampling, ("epochs", "iid"))
+    clients, count = federation.clients, federation.train.count
+    if cohort is not None and cohort > clients:
+        raise FedaxError(f"cohort={cohort} is larger than the federation of {clients} clients")
+    if (empty := np.flatnonzero(count < 1)).size:
+        raise FedaxError(f"client {federation.names[int(empty[0])]} has no training rows")
+    if local_epochs is None:
+        steps = np.full(clients, 1 if local_steps is None else local_steps, np.int64)
+    else:
+        batch = count if batch_size is None else np.minimum(batch_size, count)
+        steps = np.maximum(1, np.ceil(local_epochs * count / batch)).astype(np.int64)
+    plan = Plan(
+        clients=clients,
+        cohort=clients if cohort is None else cohort,
+        batch=batch_size,
+        max_steps=int(steps.max()),
+        equal_steps=bool(steps.min() == steps.max()),
+        max_rows=int(count.max()),
+        equal_rows=bool(count.min() == count.max()),
+        sampling=sampling,
+        weighted=weighted,
+    )
+    return plan, steps
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise FedaxError(f"{name} must be a whole number from 1 on, not {value!r}")

@@ -1,0 +1,148 @@
+"""Arithmetic on parameter trees, so that a method's code reads as its paper's vectors in R^d.
+
+`Vector` wraps any tree of arrays. `x - lr * g`, `x @ y` and `x / 2` act on all leaves, a scalar takes the
+dtype of the leaf it meets, and nothing is flattened: XLA keeps each leaf's own layout.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from fedax import counting, devices
+
+devices.use_all_cores()
+
+Scalar = Any  # a Python number or a 0-d array
+T = TypeVar("T")
+
+
+@jax.tree_util.register_pytree_node_class
+class Vector:
+    """A tree of arrays that adds, subtracts, scales and takes inner products.
+
+    >>> x = Vector({"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)})
+    >>> (x - 0.5 * x).tree["w"].tolist()
+    [0.5, 1.0]
+    >>> float(x @ x)
+    14.0
+    """
+
+    __slots__ = ("tree",)
+    __array_priority__ = 1000  # numpy scalars on the left defer to __rmul__
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        return (self.tree,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> Vector:
+        return cls(children[0])
+
+    def __repr__(self) -> str:
+        return f"Vector({self.tree!r})"
+
+    def __add__(self, other: Vector) -> Vector:
+        return _leafwise(operator.add, self, other)
+
+    def __sub__(self, other: Vector) -> Vector:
+        return _leafwise(operator.sub, self, other)
+
+    def __mul__(self, scalar: Scalar) -> Vector:
+        return Vector(jax.tree.map(lambda a: a * jnp.asarray(scalar, a.dtype), self.tree))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, scalar: Scalar) -> Vector:
+        return Vector(jax.tree.map(lambda a: a / jnp.asarray(scalar, a.dtype), self.tree))
+
+    def __neg__(self) -> Vector:
+        return Vector(jax.tree.map(operator.neg, self.tree))
+
+    def __matmul__(self, other: Vector) -> jax.Array:
+        products = jax.tree.map(lambda a, b: jnp.sum(a * b), self.tree, other.tree)
+        return jax.tree.reduce(operator.add, products)
+
+
+def _leafwise(op: Callable[[Any, Any], Any], x: Vector, y: Vector) -> Vector:
+    if not isinstance(y, Vector):
+        raise TypeError(f"a Vector adds to a Vector, not to {type(y).__name__}")
+    return Vector(jax.tree.map(op, x.tree, y.tree))
+
+
+def zeros(x: T) -> T:
+    """The zero vector of the same shape (of any tree of vectors)."""
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def size(x: Any) -> int:
+    """The number of floats in a tree.
+
+    >>> size(Vector([jnp.ones((2, 3)), jnp.ones(4)]))
+    10
+    """
+    return sum(int(leaf.size) for leaf in jax.tree.leaves(x))
+
+
+def norm(x: Vector) -> jax.Array:
+    """The Euclidean norm over all leaves.
+
+    >>> float(norm(Vector([jnp.array([3.0]), jnp.array([4.0])])))
+    5.0
+    """
+    return jnp.sqrt(x @ x)
+
+
+def scalar(value: Scalar, like: Vector) -> jax.Array:
+    """A number as a 0-d array in the dtype of a vector's leaves: how a method stores a scalar state."""
+    return jnp.asarray(value, jnp.result_type(*jax.tree.leaves(like)))
+
+
+def clip(value: Scalar, low: Scalar, high: Scalar) -> jax.Array:
+    """A number held within [low, high]."""
+    return jnp.clip(value, low, high)
+
+
+def sqrt(value: Scalar) -> jax.Array:
+    """The square root of a number."""
+    return jnp.sqrt(value)
+
+
+def maximum(a: Scalar, b: Scalar) -> jax.Array:
+    """The larger of two numbers."""
+    return jnp.maximum(a, b)
+
+
+def where(condition: Scalar, x: T, y: T) -> T:
+    """x where a scalar condition holds, else y, over whole trees.
+
+    >>> where(True, Vector(jnp.array(1.0)), Vector(jnp.array(2.0)))
+    Vector(Array(1., dtype=float32, weak_type=True))
+    """
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+
+
+def ball(x: Vector, radius: Scalar) -> Vector:
+    """The projection onto the Euclidean ball of a radius around 0.
+
+    >>> ball(Vector(jnp.array([3.0, 4.0])), 1.0).tree.tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    tiny = jnp.finfo(jnp.result_type(*jax.tree.leaves(x))).tiny
+    return x * jnp.minimum(1.0, radius / jnp.maximum(norm(x), tiny))
+
+
+def repeat(count: int, step: Callable[[Any], Any], start: T) -> T:
+    """Apply a step `count` times inside the compiled program."""
+    if counting.active() is not None:
+        with counting.times(count):
+            counted: T = step(start)
+        return counted
+    result: T = jax.lax.fori_loop(0, count, lambda _, carry: step(carry), start)
+    return result
