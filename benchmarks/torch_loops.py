@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from benchmarks.workloads import WORKLOADS, Workload, workload
 from torch import Tensor, nn
 from torch.nn import functional
+
+from benchmarks.workloads import WORKLOADS, Workload, workload
 
 
 def rounds(task: Workload, count: int, *, warmup: int = 2, seed: int = 0) -> list[float]:
@@ -121,9 +122,7 @@ def main() -> None:
         task = workload(name)
         took = 1e3 * np.array(rounds(task, arguments.rounds))
         data = "real data" if task.real else "synthetic data"
-        print(
-            f"{name}  {task.title}, {data}: median {np.median(took):.1f} ms a round, fastest {took.min():.1f}"
-        )
+        print(f"{name}  {task.title}, {data}: median {np.median(took):.1f} ms a round, fastest {took.min():.1f}")
 
 
 if __name__ == "__main__":

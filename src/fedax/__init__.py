@@ -13,7 +13,28 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedax import algorithms, data, evaluation, models, schedules
-    from fedax.algorithms import ALGORITHMS, APFL, SCAFFOLD, Algorithm, FedAvg, LocalOnly
+    from fedax.algorithms import (
+        ALGORITHMS,
+        APFL,
+        SCAFFOLD,
+        Algorithm,
+        FedAc,
+        FedAdagrad,
+        FedAdam,
+        FedADMM,
+        FedAvg,
+        FedAvgM,
+        FedCM,
+        FedDeper,
+        FedDyn,
+        FedPD,
+        FedProx,
+        FedSpeed,
+        FedYogi,
+        LocalOnly,
+        MinibatchAccSGD,
+        MinibatchSGD,
+    )
     from fedax.data import Federation
     from fedax.errors import DivergedError, FedaxError
     from fedax.problem import Oracle, Problem
@@ -42,7 +63,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"fedax.{name}")
     if name in _NAMES:
         return getattr(importlib.import_module(_NAMES[name]), name)
-    if not name.startswith("_"):
+    if name[0].isupper() or name == "algorithm":  # anything else is a submodule, which Python finds itself
         methods = importlib.import_module("fedax.algorithms")
         if name in methods.__all__:
             return getattr(methods, name)

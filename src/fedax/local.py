@@ -78,7 +78,9 @@ class Client:
     def full(self) -> Oracle:
         """The oracle on all training rows."""
         plan = self.plan
-        return FullOracle(self.problem, self._fetch, self.count, plan.max_rows, equal=plan.equal_rows, smooth=self.smooth)
+        return FullOracle(
+            self.problem, self._fetch, self.count, plan.max_rows, equal=plan.equal_rows, smooth=self.smooth
+        )
 
     def oracles(self) -> Callable[[Any], Oracle]:
         """The oracle of each local step k, on the round's minibatches."""
@@ -156,12 +158,18 @@ def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
         return algorithm.at(ctx).begin(message, state, ctx), message, state
 
     local, message, state = jax.eval_shape(begin, x0)
-    oracle = client.oracles()
-    with counting.counted() as step:
-        jax.eval_shape(lambda l, m, s: algorithm.at(ctx).step(l, oracle(0), m, s, ctx), local, message, state)
-    with counting.counted() as finish:
-        upload, _ = jax.eval_shape(lambda l, m, s: algorithm.at(ctx).finish(l, oracle(0), m, s, ctx), local, message, state)
-    return Cost(_floats(message), _floats(upload), step, finish)
+
+    def step(local: Any, message: Any, state: Any) -> Any:
+        return algorithm.at(ctx).step(local, client.oracles()(0), message, state, ctx)
+
+    def finish(local: Any, message: Any, state: Any) -> Any:
+        return algorithm.at(ctx).finish(local, client.oracles()(0), message, state, ctx)
+
+    with counting.counted() as in_step:
+        jax.eval_shape(step, local, message, state)
+    with counting.counted() as in_finish:
+        upload, _ = jax.eval_shape(finish, local, message, state)
+    return Cost(_floats(message), _floats(upload), in_step, in_finish)
 
 
 def _floats(tree: Any) -> int:

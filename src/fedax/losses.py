@@ -1,8 +1,8 @@
 """Losses by name: one number a row, and whether the row was predicted rightly.
 
-    cross_entropy   outputs [rows, classes], labels 0 .. classes-1
-    logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
-    squared         (output - y)^2 / 2, summed over outputs
+cross_entropy   outputs [rows, classes], labels 0 .. classes-1
+logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
+squared         (output - y)^2 / 2, summed over outputs
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A problem: model + loss + regularizer, and the oracle through which a method sees a client's part of it.
 
-    f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x)
+f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x)
 """
 
 from __future__ import annotations
@@ -77,7 +77,13 @@ class Problem:
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
-        self.programs: dict[Any, Any] = {}  # compiled programs of this problem, kept by the engine
+        self._programs: dict[Any, Any] = {}
+
+    def program(self, key: Any, build: Callable[[], Any]) -> Any:
+        """A compiled program of this problem, built once: another run of the same shape compiles nothing."""
+        if key not in self._programs:
+            self._programs[key] = build()
+        return self._programs[key]
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
         """The first parameters; `batch` shows the model the shape of its input."""
@@ -130,14 +136,21 @@ class Problem:
 
     def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
-        sample = {k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype)) for k, a in arrays.items()}
+        if self.regularizer is not None:
+            self.regularizer.check(params)
+        sample = {
+            k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype))
+            for k, a in arrays.items()
+        }
         if self._apply is not None:
             if self.name in LOSSES and "y" not in arrays:
                 raise FedaxError(f"loss={self.name!r} needs the array 'y'; the federation has {', '.join(arrays)}")
             try:
                 z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
             except (TypeError, ValueError) as error:
-                raise FedaxError(f"the model does not take rows of shape {arrays['x'].shape[1:]}: {_first_line(error)}") from error
+                raise FedaxError(
+                    f"the model does not take rows of shape {arrays['x'].shape[1:]}: {_first_line(error)}"
+                ) from error
             self._check_labels(z, arrays)
         value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
         if value.shape != ():
@@ -149,9 +162,8 @@ class Problem:
             if not np.issubdtype(y.dtype, np.integer):
                 raise FedaxError(f"cross_entropy needs integer labels in 'y', not {y.dtype}")
             if y.size and (y.min() < 0 or y.max() >= classes):
-                raise FedaxError(
-                    f"label {int(y.max() if y.max() >= classes else y.min())} in 'y' is outside the model's range 0 to {classes - 1}"
-                )
+                worst = int(y.max() if y.max() >= classes else y.min())
+                raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
         if self.name == "logistic" and int(np.prod(z.shape[1:])) != 1:
             raise FedaxError(f"loss='logistic' needs a model with one output, not {int(np.prod(z.shape[1:]))}")
 

@@ -13,6 +13,7 @@ visibly uneven.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal
 
 import jax
@@ -46,6 +47,7 @@ def _root(n: jax.Array) -> jax.Array:
     return jnp.maximum(a + a % 2, 4)
 
 
+@jax.jit
 def shuffled(key: jax.Array, index: jax.Array, n: Any) -> jax.Array:
     """Where a random permutation of {0, ..., n-1} takes each index (0 <= index < n < 2^31).
 
@@ -70,20 +72,26 @@ def shuffled(key: jax.Array, index: jax.Array, n: Any) -> jax.Array:
             left, right = right, jnp.where(moved >= a, moved - a, moved)
         return left * a + right
 
-    def walk(i: jax.Array) -> jax.Array:
-        return jnp.where(i >= n, once(i), i)
+    def walk(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        i, outside = state
+        i = jnp.where(outside, once(i), i)
+        return i, i >= n
 
-    start = once(jnp.asarray(index, jnp.uint32))
-    return jax.lax.while_loop(lambda i: jnp.any(i >= n), walk, start).astype(jnp.int32)
+    start = jnp.broadcast_to(jnp.asarray(index, jnp.uint32), jnp.broadcast_shapes(jnp.shape(index), first.shape))
+    found, _ = jax.lax.while_loop(lambda s: jnp.any(s[1]), walk, (start, jnp.ones_like(start, bool)))
+    result: jax.Array = found.astype(jnp.int32)
+    return result
 
 
 def draw_cohort(seed: Any, round: Any, clients: int, cohort: int) -> jax.Array:
     """The round's clients: `cohort` of them, drawn without replacement; all in their order if that is all."""
     if cohort == clients:
         return jnp.arange(clients, dtype=jnp.int32)
-    return shuffled(key_for(seed, COHORT, round), jnp.arange(cohort), clients)
+    drawn: jax.Array = shuffled(key_for(seed, COHORT, round), jnp.arange(cohort), clients)
+    return drawn
 
 
+@functools.partial(jax.jit, static_argnames=("steps", "batch", "sampling"))
 def draw_rows(key: jax.Array, steps: int, batch: int, count: Any, sampling: Sampling) -> jax.Array:
     """The row numbers [steps, batch] of a client's round: reshuffled epochs, or drawn with replacement.
 
@@ -94,8 +102,9 @@ def draw_rows(key: jax.Array, steps: int, batch: int, count: Any, sampling: Samp
         return jax.random.randint(key, (steps, batch), 0, count)
     position = jnp.arange(steps * batch, dtype=jnp.int32)
     epoch = position // count
-    rows = shuffled(_epoch_keys(key, epoch), position - epoch * count, count)
-    return rows.reshape(steps, batch)
+    rows: jax.Array = shuffled(_epoch_keys(key, epoch), position - epoch * count, count)
+    batches: jax.Array = rows.reshape(steps, batch)
+    return batches
 
 
 def _epoch_keys(key: jax.Array, epoch: jax.Array) -> jax.Array:

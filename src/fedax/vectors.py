@@ -67,7 +67,8 @@ class Vector:
 
     def __matmul__(self, other: Vector) -> jax.Array:
         products = jax.tree.map(lambda a, b: jnp.sum(a * b), self.tree, other.tree)
-        return jax.tree.reduce(operator.add, products)
+        total: jax.Array = jax.tree.reduce(operator.add, products)
+        return total
 
 
 def _leafwise(op: Callable[[Any, Any], Any], x: Vector, y: Vector) -> Vector:
@@ -78,7 +79,8 @@ def _leafwise(op: Callable[[Any, Any], Any], x: Vector, y: Vector) -> Vector:
 
 def zeros(x: T) -> T:
     """The zero vector of the same shape (of any tree of vectors)."""
-    return jax.tree.map(jnp.zeros_like, x)
+    zero: T = jax.tree.map(jnp.zeros_like, x)
+    return zero
 
 
 def size(x: Any) -> int:
@@ -125,7 +127,31 @@ def where(condition: Scalar, x: T, y: T) -> T:
     >>> where(True, Vector(jnp.array(1.0)), Vector(jnp.array(2.0)))
     Vector(Array(1., dtype=float32, weak_type=True))
     """
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+    chosen: T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+    return chosen
+
+
+def each(function: Callable[..., Any], *vectors: Vector) -> Vector:
+    """A function of numbers, entry by entry over vectors of the same shape.
+
+    >>> each(lambda a, b: a * b**2, Vector(jnp.array([1.0, 2.0])), Vector(jnp.array([3.0, 4.0]))).tree
+    Array([ 9., 32.], dtype=float32)
+    """
+    return Vector(jax.tree.map(function, *(v.tree for v in vectors)))
+
+
+def sign(value: Scalar) -> jax.Array:
+    """-1, 0 or 1."""
+    return jnp.sign(value)
+
+
+def coin(round: Scalar) -> jax.Array:
+    """A number in [0, 1) for each round, spread as if drawn, the same for everyone who asks.
+
+    >>> bool(coin(7) == coin(7)), bool(coin(7) == coin(8))
+    (True, False)
+    """
+    return jax.random.uniform(jax.random.fold_in(jax.random.key(0), round))
 
 
 def ball(x: Vector, radius: Scalar) -> Vector:
@@ -134,8 +160,8 @@ def ball(x: Vector, radius: Scalar) -> Vector:
     >>> ball(Vector(jnp.array([3.0, 4.0])), 1.0).tree.tolist()
     [0.6000000238418579, 0.800000011920929]
     """
-    tiny = jnp.finfo(jnp.result_type(*jax.tree.leaves(x))).tiny
-    return x * jnp.minimum(1.0, radius / jnp.maximum(norm(x), tiny))
+    length = norm(x)
+    return x * jnp.where(length > radius, radius / jnp.where(length > 0, length, 1), 1)
 
 
 def repeat(count: int, step: Callable[[Any], Any], start: T) -> T:

@@ -7,14 +7,38 @@ from typing import Any
 
 from fedax.algorithms.apfl import APFL
 from fedax.algorithms.base import Algorithm, Context, algorithm
+from fedax.algorithms.fedac import FedAc
+from fedax.algorithms.fedadmm import FedADMM, FedPD
 from fedax.algorithms.fedavg import FedAvg
+from fedax.algorithms.fedavgm import FedAvgM
+from fedax.algorithms.fedcm import FedCM
+from fedax.algorithms.feddeper import FedDeper
+from fedax.algorithms.feddyn import FedDyn
+from fedax.algorithms.fedopt import FedAdagrad, FedAdam, FedYogi
+from fedax.algorithms.fedprox import FedProx
+from fedax.algorithms.fedspeed import FedSpeed
 from fedax.algorithms.local_only import LocalOnly
+from fedax.algorithms.minibatch import MinibatchAccSGD, MinibatchSGD
 from fedax.algorithms.scaffold import SCAFFOLD
 from fedax.errors import FedaxError, unknown
 
 _METHODS: tuple[type[Algorithm], ...] = (
     FedAvg,
+    MinibatchSGD,
+    MinibatchAccSGD,
+    FedAc,
+    FedProx,
     SCAFFOLD,
+    FedAvgM,
+    FedAdam,
+    FedYogi,
+    FedAdagrad,
+    FedCM,
+    FedDyn,
+    FedADMM,
+    FedPD,
+    FedSpeed,
+    FedDeper,
     APFL,
     LocalOnly,
 )
@@ -45,4 +69,28 @@ def build(name: str, **parameters: Any) -> Algorithm:
     return made
 
 
-__all__ = ["ALGORITHMS", "APFL", "SCAFFOLD", "Algorithm", "Context", "FedAvg", "LocalOnly", "algorithm", "build"]
+__all__ = [
+    "ALGORITHMS",
+    "APFL",
+    "SCAFFOLD",
+    "Algorithm",
+    "Context",
+    "FedADMM",
+    "FedAc",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvg",
+    "FedAvgM",
+    "FedCM",
+    "FedDeper",
+    "FedDyn",
+    "FedPD",
+    "FedProx",
+    "FedSpeed",
+    "FedYogi",
+    "LocalOnly",
+    "MinibatchAccSGD",
+    "MinibatchSGD",
+    "algorithm",
+    "build",
+]

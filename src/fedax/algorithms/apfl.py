@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, flag, number, rate
+from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector, ball, clip, scalar, where
 
@@ -59,7 +59,7 @@ class APFL(Algorithm):
     def begin(self, w: Vector, client: Any, ctx: Context) -> Any:
         return w, client
 
-    def step(self, local: Any, oracle: Any, message: Vector, client: Any, ctx: Context) -> Any:
+    def step(self, local: Any, oracle: Oracle, message: Vector, client: Any, ctx: Context) -> Any:
         w, (v, alpha) = local
         g = oracle.grad(alpha * v + (1 - alpha) * w)
         new = self._project(v - self.lr * alpha * g)
@@ -68,16 +68,17 @@ class APFL(Algorithm):
             alpha = where(ctx.step == 0, learnt, alpha)
         return self._project(w - self.lr * oracle.grad(w)), (new, alpha)
 
-    def finish(self, local: Any, oracle: Any, message: Vector, client: Any, ctx: Context) -> Any:
+    def finish(self, local: Any, oracle: Oracle, message: Vector, client: Any, ctx: Context) -> Any:
         w, own = local
         return w - message, own
 
     def update(self, w: Vector, delta: Vector, ctx: Context) -> Vector:
         return w + delta
 
-    def personal(self, w: Vector, client: Any, oracle: Any) -> Vector:
+    def personal(self, w: Vector, client: Any, oracle: Oracle) -> Vector:
         v, alpha = client
-        return alpha * v + (1 - alpha) * w
+        mixed: Vector = alpha * v + (1 - alpha) * w
+        return mixed
 
     def _project(self, x: Vector) -> Vector:
         return x if self.radius is None else ball(x, self.radius)

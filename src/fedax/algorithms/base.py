@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
 
@@ -32,10 +32,7 @@ from fedax.errors import FedaxError, unknown
 from fedax.schedules import Schedule
 from fedax.vectors import Vector
 
-if TYPE_CHECKING:
-    from fedax.problem import Oracle
-
-C = TypeVar("C", bound="type[Algorithm]")
+C = TypeVar("C", bound=type)
 Rate = float | Schedule
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
@@ -70,14 +67,35 @@ def flag(default: bool) -> Any:
 @dataclass_transform(frozen_default=True, field_specifiers=(number, rate, integer, choice, flag))
 def algorithm(cls: C) -> C:
     """Make a method: a frozen dataclass, registered with JAX as a pytree."""
-    made = dataclasses.dataclass(frozen=True)(cls)
+    made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
     jax.tree_util.register_dataclass(
         made,
         data_fields=[f.name for f in fields if not f.metadata.get("static")],
         meta_fields=[f.name for f in fields if f.metadata.get("static")],
     )
-    return made
+    result: C = made
+    return result
+
+
+class Oracle(Protocol):
+    """One client's problem, seen through one minibatch; `fedax.problem.Oracle` is what the engine gives."""
+
+    def value(self, x: Vector) -> jax.Array:
+        """The loss at x."""
+
+    def grad(self, x: Vector) -> Vector:
+        """The gradient at x."""
+
+    def hvp(self, x: Vector, v: Vector) -> Vector:
+        """The Hessian at x times v."""
+
+    def fresh(self, n: int = 1) -> Oracle:
+        """The oracle on the step's n-th further, independent minibatch."""
+
+    @property
+    def full(self) -> Oracle:
+        """The oracle on all of the client's rows."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, rate
+from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, rate
 from fedax.vectors import Vector
 
 
@@ -35,10 +35,10 @@ class FedAvg(Algorithm):
 
     reference = "McMahan et al. 2017; Yuan's thesis, Algorithms 1 and 4"
 
-    def step(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> Vector:
+    def step(self, x_i: Vector, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> Vector:
         return x_i - self.lr * oracle.grad(x_i)
 
-    def finish(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
+    def finish(self, x_i: Vector, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
         return x_i - x, client
 
     def update(self, x: Vector, delta: Vector, ctx: Context) -> Vector:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, rate
+from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, rate
 from fedax.vectors import Vector
 
 
@@ -43,14 +43,14 @@ class LocalOnly(Algorithm):
     def begin(self, message: tuple[()], v: Vector, ctx: Context) -> Vector:
         return v
 
-    def step(self, v: Vector, oracle: Any, message: tuple[()], client: Vector, ctx: Context) -> Vector:
+    def step(self, v: Vector, oracle: Oracle, message: tuple[()], client: Vector, ctx: Context) -> Vector:
         return v - self.lr * oracle.grad(v)
 
-    def finish(self, v: Vector, oracle: Any, message: tuple[()], client: Vector, ctx: Context) -> Any:
+    def finish(self, v: Vector, oracle: Oracle, message: tuple[()], client: Vector, ctx: Context) -> Any:
         return (), v
 
     def update(self, server: Vector, upload: tuple[()], ctx: Context) -> Vector:
         return server
 
-    def personal(self, server: Vector, v: Vector, oracle: Any) -> Vector:
+    def personal(self, server: Vector, v: Vector, oracle: Oracle) -> Vector:
         return v

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, rate
+from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, choice, rate
 from fedax.algorithms.claims import Optimum, Reduction
 from fedax.vectors import Vector, scalar, zeros
 
@@ -58,11 +58,11 @@ class SCAFFOLD(Algorithm):
         x, _ = message
         return x, scalar(0, x)
 
-    def step(self, local: Any, oracle: Any, message: Any, c_i: Vector, ctx: Context) -> Any:
+    def step(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
         (y, travelled), (_, c) = local, message
         return y - self.lr * (oracle.grad(y) - c_i + c), travelled + self.lr
 
-    def finish(self, local: Any, oracle: Any, message: Any, c_i: Vector, ctx: Context) -> Any:
+    def finish(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
         (y, travelled), (x, c) = local, message
         new = oracle.full.grad(x) if self.option == "I" else c_i - c + (x - y) / travelled
         return (y - x, new - c_i), new

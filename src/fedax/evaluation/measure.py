@@ -76,9 +76,7 @@ class Meter:
 
     def _program(self, name: str, build: Any) -> Any:
         key = (name, self.plan, self.mesh, self.batched, int(self.count.max()))
-        if key not in self.problem.programs:
-            self.problem.programs[key] = jax.jit(build())
-        return self.problem.programs[key]
+        return self.problem.program(key, lambda: jax.jit(build()))
 
     def shared(self, params: Any, data: Data) -> dict[str, Measurement]:
         """The shared model's metrics for every client."""
@@ -98,8 +96,8 @@ class Meter:
 
     def _means(self, rows: Floats) -> Measurement:
         sums = np.concatenate([[0.0], np.cumsum(rows[: len(self.index)])])
-        total = sums[self._compact + self.count] - sums[self._compact]
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):  # clients without rows; losses beyond a float's range
+            total = sums[self._compact + self.count] - sums[self._compact]
             return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
 
     def personal(self, algorithm: Algorithm, server: Any, store: Any, data: Data) -> dict[str, Measurement]:

@@ -39,7 +39,8 @@ def parse(table: dict[str, Any]) -> Experiment:
     try:
         return Experiment.model_validate(table)
     except ValidationError as error:
-        raise FedaxError(_sentence(error)) from None
+        tables = table.get("algorithm")
+        raise FedaxError(_sentence(error, numbered=isinstance(tables, list) and len(tables) > 1)) from None
 
 
 def override(table: dict[str, Any], key: str, text: str) -> None:
@@ -56,9 +57,9 @@ def override(table: dict[str, Any], key: str, text: str) -> None:
         raise FedaxError(f"--set {key}={text}: the field must be a name such as rounds or algorithm.lr")
     if parts[0] not in Experiment.model_fields:
         homes = [f"{home}.{key}" for home, inside in table.items() if key in _fields_of(inside)]
-        raise unknown("field", key, homes or Experiment.model_fields) if not homes else FedaxError(
-            f"unknown field {key!r}: did you mean {homes[0]!r}?"
-        )
+        if homes:
+            raise FedaxError(f"unknown field {key!r}: did you mean {homes[0]!r}?")
+        raise unknown("field", key, Experiment.model_fields)
     _set(table, parts, _value(text), key)
 
 
@@ -75,11 +76,15 @@ def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
             for table in inside:
                 _set(table, parts, value, key)
         elif int(first) >= len(inside) or not rest:
-            raise FedaxError(f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr")
+            raise FedaxError(
+                f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr"
+            )
         else:
             _set(inside[int(first)], rest, value, key)
     elif not isinstance(inside, dict):
-        raise FedaxError(f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own")
+        raise FedaxError(
+            f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own"
+        )
     elif rest and first == "algorithm" and rest[0] == "0" and isinstance(inside.get(first), dict):
         _set(inside[first], rest[1:], value, key)
     elif rest:
@@ -116,12 +121,16 @@ def _load(path: Path) -> dict[str, Any]:
         raise FedaxError(f"{path} is not valid TOML: {reason[:1].lower()}{reason[1:]}") from None
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first mistake as a sentence; an unknown field before others, as it may explain what is missing."""
+def _sentence(error: ValidationError, *, numbered: bool) -> str:
+    """The first mistake as a sentence; an unknown field before others, as it may explain what is missing.
+
+    numbered: there are several [[algorithm]] tables, so the sentence says which.
+    """
     found = error.errors(include_url=False)
     first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
-    several = any(1 in e["loc"][1:2] for e in found)
-    where = [str(part) for part in first["loc"] if several or part != 0 or first["loc"][0] != "algorithm"]
+    where = [str(part) for part in first["loc"]]
+    if where[:1] == ["algorithm"] and not numbered:
+        where[1:2] = []
     path, value, context = ".".join(where), first["input"], first.get("ctx", {})
     match first["type"]:
         case "extra_forbidden":

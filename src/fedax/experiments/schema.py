@@ -54,10 +54,16 @@ class AlgorithmTable(NamedTable):
     def build(self) -> Algorithm:
         """The method.
 
-        >>> AlgorithmTable(name="FedAvg", lr={"kind": "exponential", "initial": 0.1, "decay": 0.99}).build().lr
-        Exponential(initial=0.1, per='round', decay=0.99)
+        >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
+        InverseTime(initial=0.1, per='round', decay=1)
         """
-        return build(self.name, **{key: _hyperparameter(key, value) for key, value in self.options.items()})
+        made = build(self.name, **{key: _hyperparameter(key, value) for key, value in self.options.items()})
+        whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
+            f.name: float(value)
+            for f in dataclasses.fields(made)  # type: ignore[arg-type]
+            if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
+        }
+        return dataclasses.replace(made, **whole)  # type: ignore[type-var]
 
     def resolved(self) -> dict[str, Any]:
         """Name, label and every hyper-parameter, those left at their defaults too.
@@ -179,7 +185,7 @@ class Experiment(Table):
     def _resolve(self) -> Experiment:
         if self.local_steps is not None and self.local_epochs is not None:
             raise FedaxError(
-                f"local_steps is {self.local_steps} and local_epochs is {self.local_epochs}: give only one of them"
+                f"local_steps is {self.local_steps} and local_epochs is {self.local_epochs}: give one of them"
             )
         if self.eval_every is None:
             self.eval_every = max(1, self.rounds // 50)
@@ -210,11 +216,13 @@ def _distinct(label: str, taken: set[str]) -> str:
 
 
 def _hyperparameter(key: str, value: Any) -> Any:
-    """A value as a method takes it: a table is a schedule, and 1 is as good as 1.0."""
+    """A value as a method takes it; a table is a schedule."""
     if isinstance(value, dict):
         return _schedule(key, value)
     if not isinstance(value, bool | int | float | str):
-        raise FedaxError(f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table")
+        raise FedaxError(
+            f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table"
+        )
     return value
 
 

@@ -1,9 +1,9 @@
 """Reports on runs: it reads run directories, and nothing else.
 
-    read(folder)            one run, as far as it got
-    find(folder)            the run directories at a place
-    table(run_folders)      one row per algorithm: mean and spread over seeds
-    write(folder, runs)     folder/report.html, one page that opens offline
+read(folder)            one run, as far as it got
+find(folder)            the run directories at a place
+table(run_folders)      one row per algorithm: mean and spread over seeds
+write(folder, runs)     folder/report.html, one page that opens offline
 """
 
 from __future__ import annotations

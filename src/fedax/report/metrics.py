@@ -19,7 +19,12 @@ STATISTICS = {
     "mean": ", mean over clients",
     "std": ", spread over clients",
 }
-COUNTERS = {"gradients": "Gradients", "floats_up": "Floats up", "floats_down": "Floats down", "seconds": "Seconds"}
+COUNTERS = {
+    "gradients": "Gradients",
+    "floats_up": "Floats up",
+    "floats_down": "Floats down",
+    "seconds": "Seconds",
+}
 #: What a curve can be drawn against.
 AXES = {
     "round": "Rounds",
@@ -74,15 +79,18 @@ def parse(key: str) -> Metric | None:
     return Metric(part, name, statistic or "", bool(personal))
 
 
-def number(value: Any) -> float | None:
-    """A value of a log as a float: NaN for null or what is not a number, None for nothing there.
+def number(value: Any) -> float:
+    """A value of a log as a float; NaN for null, infinity and what is not a number.
 
     >>> number(True), number(3), number("x")
     (nan, 3.0, nan)
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
-    return float(value)
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def text(key: str, mean: float | None, std: float | None = None) -> str:

@@ -37,7 +37,9 @@ class Run:
     @property
     def label(self) -> str:
         """The algorithm's label, else its name, else the directory's."""
-        return str(self.get("algorithm", "label") or self.get("algorithm", "name") or self.folder.resolve().name)
+        return str(
+            self.get("algorithm", "label") or self.get("algorithm", "name") or self.folder.resolve().name
+        )
 
     @property
     def seed(self) -> Any:
@@ -116,8 +118,8 @@ def _rows(path: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            by_round[int(row["round"])] = row
-        except (ValueError, TypeError, KeyError):
+            by_round[int(row["round"])] = {**row, "round": int(row["round"])}
+        except (ValueError, TypeError, KeyError, OverflowError):
             last = "its last line was cut short" if number == len(lines) else f"line {number} cannot be read"
             notes.append(f"{path.name} ends early: {last}")
             break

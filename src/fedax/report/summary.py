@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedax.report.metrics import COUNTERS, Metric, number, parse
+from fedax.report.metrics import COUNTERS, PARTS, Metric, number, parse
 from fedax.report.runs import Run, read
 
 #: Fields that may differ between runs of one setting.
@@ -111,8 +111,7 @@ def final(run: Run, key: str) -> float | None:
     """A metric in the last row that has it; NaN if that is not a finite number."""
     for row in reversed(run.rows):
         if key in row:
-            value = number(row[key])
-            return value if math.isfinite(value) else math.nan
+            return number(row[key])
     return None
 
 
@@ -132,7 +131,10 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
     keys = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, Spread))
     metrics = {key: metric for key in keys if (metric := parse(key))}
     ordered = sorted(metrics, key=lambda key: (metrics[key].personal, metrics[key].order))
-    titles = {key: ("Personal " if metrics[key].personal else "") + short(metrics[key]) for key in ordered}
+    titles = {
+        key: f"Personal {short(metrics[key]).lower()}" if metrics[key].personal else short(metrics[key])
+        for key in ordered
+    }
     return titles | {key: title for key, title in COUNTERS.items() if key in keys}
 
 
@@ -145,8 +147,8 @@ def short(metric: Metric) -> str:
 
 
 def table(run_folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """One row per algorithm: `algorithm`, `status`, `round` (the last that every run reached), `runs`, `seeds`,
-    and each final metric under its own name as a `Spread` over seeds."""
+    """One row per algorithm: `algorithm`, `status`, `round` (the last that every run reached), `runs`,
+    `seeds`, and each final metric under its own name as a `Spread` over seeds."""
     return rows(groups(read_all(run_folders)))
 
 
@@ -173,8 +175,11 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _shown(keys: list[str]) -> list[str]:
-    """The metrics of a summary: plain values, the worst tenth of the main one, and the counters."""
-    metrics = {key: metric for key in keys if (metric := parse(key))}
+    """The metrics of a summary: plain values on the best part there is, the worst tenth of the main one, and
+    the counters."""
+    parsed = {key: metric for key in keys if (metric := parse(key))}
+    part = next((part for part in PARTS if any(metric.part == part for metric in parsed.values())), "")
+    metrics = {key: metric for key, metric in parsed.items() if metric.part == part}
     accurate = any(metric.name == "accuracy" for metric in metrics.values())
     worst = "accuracy" if accurate else "loss"
     plain = [k for k, m in metrics.items() if not m.statistic or (m.statistic == "worst" and m.name == worst)]

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
-from fedax.local import Data, Plan, alike
+from fedax.local import Client, Data, Plan, alike
 from fedax.problem import Problem
 from fedax.simulation.executors import Executor, cohort_program
 
@@ -48,14 +48,28 @@ class Engine:
 
     def start(self, algorithm: Algorithm, x0: Any) -> State:
         """The state before the first round."""
+        server, client = algorithm.init(x0), algorithm.client_init(x0)
+        many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), client)
+        # copies: the compiled rounds reuse the memory of what they are given
+        return State(*jax.tree.map(jnp.copy, self.place((server, many))))
 
-        @jax.jit
-        def first(algorithm: Algorithm, x0: Any) -> tuple[Any, Any]:
-            one = algorithm.client_init(x0)
-            many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), one)
-            return algorithm.init(x0), many
+    def personal(self, algorithm: Algorithm, state: State, data: Data) -> Any:
+        """Every client's own model, stacked."""
 
-        return State(*self.place(first(algorithm, x0)))
+        def build() -> Any:
+            def one(algorithm: Any, server: Any, clients: Any, data: Data, i: Any) -> Any:
+                client = Client(self.problem, self.plan, data, i, self.seed, 0, algorithm.composite)
+                return algorithm.personal(server, jax.tree.map(lambda a: a[i], clients), client.full())
+
+            def every(algorithm: Any, server: Any, clients: Any, data: Data) -> Any:
+                return jax.lax.map(
+                    functools.partial(one, algorithm, server, clients, data), jnp.arange(self.plan.clients)
+                )
+
+            return jax.jit(every)
+
+        program = self.problem.program(("personal models", self.plan), build)
+        return program(algorithm, state.server, state.clients, data)
 
     def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """The clients of the rounds first .. first+count-1, one row a round."""
@@ -67,12 +81,17 @@ class Engine:
         who = self.cohorts(state.round, self.segment)
         spare = self.executor.places - self.plan.cohort
         who = np.pad(who, ((0, 0), (0, spare)))
-        key = ("rounds", self.plan, self.executor, self.mesh)
-        if key not in self.problem.programs:
-            self.problem.programs[key] = _rounds(self.problem, self.plan, self.executor, self.mesh)
-        run = self.problem.programs[key]
+        build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh)
+        run = self.problem.program(("rounds", self.plan, self.executor, self.mesh), build)
         done, server, clients, ok = run(
-            algorithm, state.server, state.clients, who, state.round, min(rounds, self.segment), self.seed, data
+            algorithm,
+            state.server,
+            state.clients,
+            who,
+            state.round,
+            min(rounds, self.segment),
+            self.seed,
+            data,
         )
         return State(server, clients, state.round + int(done)), bool(ok)
 
@@ -88,7 +107,9 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any
     taking_part = np.arange(executor.places) < plan.cohort
 
     @functools.partial(jax.jit, donate_argnums=(1, 2))
-    def rounds(algorithm: Any, server: Any, clients: Any, who: Any, first: Any, count: Any, seed: Any, data: Data) -> Any:
+    def rounds(
+        algorithm: Any, server: Any, clients: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
+    ) -> Any:
         def body(carry: Any) -> Any:
             r, server, clients, _ = carry
             here = who[r]
@@ -105,7 +126,9 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any
             server = jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server)
             return jnp.where(good, r + 1, r), server, clients, good
 
-        return jax.lax.while_loop(lambda c: (c[0] < count) & c[3], body, (jnp.int32(0), server, clients, jnp.array(True)))
+        return jax.lax.while_loop(
+            lambda c: (c[0] < count) & c[3], body, (jnp.int32(0), server, clients, jnp.array(True))
+        )
 
     return rounds
 

@@ -17,8 +17,8 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
-from fedax.problem import Problem
 from fedax.local import Client, Data, Plan
+from fedax.problem import Problem
 from fedax.vectors import zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
@@ -61,7 +61,16 @@ def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -
 def cohort_program(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Callable[..., Any]:
     """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states."""
 
-    def device(algorithm: Algorithm, message: Any, states: Any, who: Any, weights: Any, seed: Any, round: Any, data: Data) -> Any:
+    def device(
+        algorithm: Algorithm,
+        message: Any,
+        states: Any,
+        who: Any,
+        weights: Any,
+        seed: Any,
+        round: Any,
+        data: Data,
+    ) -> Any:
         def one(state: Any, number: Any) -> Any:
             client = Client(problem, plan, data, number, seed, round, algorithm.composite)
             return client.work(algorithm, message, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,10 +23,11 @@ from fedax.local import Client, Data, Plan, cost
 from fedax.problem import Problem
 from fedax.simulation.debug import DebugEngine
 from fedax.simulation.engine import Engine, State
-from fedax.simulation.executors import Executor, choose
+from fedax.simulation.executors import choose
 from fedax.simulation.result import HISTORY, History, Result, unwrap
 from fedax.vectors import Vector, size
 
+log = logging.getLogger("fedax")
 EXECUTORS = ("auto", "batched", "looped", "debug")
 
 
@@ -107,6 +109,10 @@ class Simulation:
                 raise
             raise FedaxError(f"the model cannot be initialised on this federation: {error}") from error
         self.problem.check(params, self.federation.arrays)
+        psi = self.problem.regularizer
+        if psi is not None and not psi.smooth and not self.algorithm.composite:
+            name = type(self.algorithm).__name__
+            log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
         return Vector(params)
 
     def _meters(self, eval_on: Sequence[str] | None, mesh: Mesh, parameters: int) -> dict[str, Meter]:
@@ -190,7 +196,7 @@ class Simulation:
         algorithm, state = self.algorithm, self.state
         personal = None
         if algorithm.personalised:
-            personal = unwrap(self._personal_models(algorithm, state))
+            personal = unwrap(jax.device_get(self.engine.personal(algorithm, state, self.data)))
         info = {
             "algorithm": repr(algorithm),
             "rounds": state.round,
@@ -199,16 +205,8 @@ class Simulation:
             "devices": self.executor.devices,
             "chunk": self.executor.chunk,
         }
-        model = jax.tree.map(np.asarray, unwrap(algorithm.model(state.server)))
-        model = jax.tree.map(jnp.asarray, model)
+        model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
         return Result(self.history, model, personal, self.plan.clients, info)
-
-    def _personal_models(self, algorithm: Algorithm, state: State) -> Any:
-        def one(i: Any) -> Any:
-            client = Client(self.problem, self.plan, self.data, i, self.engine.seed, 0, algorithm.composite)
-            return algorithm.personal(state.server, jax.tree.map(lambda a: a[i], state.clients), client.full())
-
-        return jax.device_get(jax.jit(lambda: jax.lax.map(one, jnp.arange(self.plan.clients)))())
 
 
 def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any) -> Result:

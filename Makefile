@@ -1,0 +1,40 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up what it needs on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: setup demo test lint bench clean
+
+setup: $(VENV)/.core
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(INSTALL) -e ".[test]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.core
+	$(INSTALL) -e ".[bench]"
+	@touch $@
+
+demo: $(VENV)/.core  ## a comparison on handwritten digits: a table and an HTML report
+	$(BIN)/fedax demo
+
+test: $(VENV)/.test  ## lint, types and all tests
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench  ## speed against PyTorch, side by side; set FEDAX_DATA for real data
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) runs

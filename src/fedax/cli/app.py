@@ -1,0 +1,271 @@
+"""The commands, and the one line that a mistake gets."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import fedax
+from fedax.errors import FedaxError
+
+app = typer.Typer(
+    name="fedax",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Set a field anew, such as algorithm.lr=0.05; repeatable."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="A new directory for the results. Default: runs/<name>."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class Ended(Exception):
+    """A command that has said all there is to say, and ends with this exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def main() -> None:
+    """The `fedax` program."""
+    sys.exit(invoke(sys.argv[1:]))
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code: 0, 1 a run failed, 2 bad input, 130 interrupted.
+
+    >>> invoke(["--version"])
+    fedax 0.1.0
+    0
+    """
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments) or ["--help"], prog_name="fedax", standalone_mode=False)
+    except Ended as ended:
+        return ended.code
+    except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except Exception as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        return _fail(*_explain(error))
+    if code == INTERRUPTED:  # before the first run began, or by a second Ctrl-C
+        return _fail("interrupted", INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    if isinstance(error, FedaxError):
+        return str(error), BAD_INPUT
+    if hasattr(error, "format_message"):  # typer's own: a wrong command, option or argument
+        return str(error.format_message()), BAD_INPUT
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{(error.strerror or str(error)).lower()}", FAILED
+    return f"unexpected {type(error).__name__}: {error} (--debug shows where)", FAILED
+
+
+def _fail(message: str, code: int) -> int:
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"fedax {fedax.__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="New here? Start with [bold]fedax demo[/bold].")
+def _fedax(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Federated optimisation: run methods on clients' data, compare them, read the report.
+
+    \b
+    [bold]fedax demo[/bold]                               four methods on handwritten digits
+    [bold]fedax list[/bold]                               methods, datasets, models, partitions
+    [bold]fedax run experiment.toml[/bold]                one method
+    [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
+    """
+
+
+@app.command()
+def run(
+    experiment: File,
+    settings: Set = [],  # noqa: B006
+    out: Out = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Run this seed alone.")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run one method; write its metrics, models and report to a new directory.
+
+    \b
+    fedax run experiment.toml
+    fedax run experiment.toml --set algorithm.lr=0.05 --set rounds=200
+    fedax run experiment.toml --set algorithm.name=SCAFFOLD --seed 3
+    fedax run experiment.toml --out runs/first
+
+    \b
+    The smallest experiment.toml:
+        rounds = 100
+        data.name = "digits"
+        data.partition = { name = "Dirichlet", clients = 20, alpha = 0.3 }
+        model = { name = "mlp", hidden = \\[64] }
+        algorithm = { name = "FedAvg", lr = 0.1 }
+    """
+    overrides = _overrides(settings)
+    if seed is not None:
+        overrides.append(("seeds", f"[{seed}]"))
+    from fedax.experiments import read
+
+    asked = read(experiment, overrides)
+    if len(asked.algorithm) > 1:
+        raise FedaxError(
+            f"{experiment} has {len(asked.algorithm)} [[algorithm]] tables: `fedax run` takes one, "
+            "`fedax compare` takes several"
+        )
+    _carry_out(asked, out, quiet)
+
+
+@app.command()
+def compare(
+    experiment: File,
+    settings: Set = [],  # noqa: B006
+    out: Out = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="0,1,2", help="Run these seeds instead of the file's.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run every method of the file with every seed; write one report on all of them.
+
+    \b
+    fedax compare experiment.toml --seeds 0,1,2
+    fedax compare experiment.toml --set algorithm.lr=0.05      every \\[\\[algorithm]] table
+    fedax compare experiment.toml --set algorithm.0.lr=0.05    the first one alone
+    """
+    overrides = _overrides(settings)
+    if seeds is not None:
+        parts = [part.strip() for part in seeds.split(",")]
+        if not all(part.isdecimal() for part in parts):
+            raise FedaxError(
+                f"--seeds is {seeds!r}: it must be whole numbers with commas between, such as 0,1,2"
+            )
+        overrides.append(("seeds", f"[{', '.join(str(int(part)) for part in parts)}]"))
+    from fedax.experiments import read
+
+    _carry_out(read(experiment, overrides), out, quiet)
+
+
+@app.command()
+def demo(out: Out = None, quiet: Quiet = False, debug: Debug = False) -> None:
+    """Compare four methods on handwritten digits: 20 clients, each with 2 of the 10 digits.
+
+    \b
+    fedax demo
+    fedax demo --out runs/my-demo
+    """
+    from importlib.resources import as_file, files
+
+    from fedax.experiments import read
+
+    with as_file(files("fedax.experiments") / "demo.toml") as path:
+        experiment = read(path)
+    _carry_out(experiment, out, quiet)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="algorithms, datasets, models or partitions; all if left out.")
+    ] = "",
+) -> None:
+    """Show what an experiment can name: methods, datasets, models, partitions.
+
+    \b
+    fedax list
+    fedax list algorithms
+    """
+    from fedax.cli.listing import show
+
+    show(kind)
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Directories of runs or comparisons.", show_default=False),
+    ],
+    debug: Debug = False,
+) -> None:
+    """Write the report of runs and comparisons anew, finished or not.
+
+    \b
+    fedax report runs/demo
+    fedax report runs/*
+    """
+    from fedax.cli.results import write_reports
+    from fedax.experiments.folder import run_folders
+
+    found = {folder: run_folders(folder) for folder in runs}
+    for folder, inside in found.items():
+        print(write_reports(folder, inside))
+
+
+def _overrides(settings: list[str]) -> list[tuple[str, str]]:
+    pairs = []
+    for setting in settings:
+        field, equals, value = setting.partition("=")
+        if not equals:
+            raise FedaxError(f"--set is {setting!r}: it must be FIELD=VALUE, such as algorithm.lr=0.05")
+        pairs.append((field.strip(), value.strip()))
+    return pairs
+
+
+def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
+    """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
+    from fedax.cli.progress import console, watch
+    from fedax.cli.results import show_table, write_reports
+    from fedax.experiments import run as run_experiment
+    from fedax.experiments.folder import fresh
+
+    folder = out or fresh(Path("runs"), experiment.name)
+    with watch(console(), quiet) as progress:
+        outcome = run_experiment(experiment, folder, progress=progress)
+    inside = [run.folder for run in outcome.runs]
+    page = write_reports(folder, inside)
+    show_table(console(), inside)
+    console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+    code = 0
+    for ended in outcome.runs:
+        if ended.status != "finished":
+            code = max(code, INTERRUPTED if ended.status == "interrupted" else FAILED)
+            _fail(f"{ended.message} ({ended.label}, seed {ended.seed})", code)
+    if code:
+        raise Ended(code)

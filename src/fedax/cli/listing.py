@@ -1,0 +1,114 @@
+"""`fedax list`: the methods, datasets, models and partitions, with what each can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from fedax.cli.progress import console
+from fedax.errors import unknown
+
+
+def show(kind: str = "") -> None:
+    """Print the tables of one kind, or of all."""
+    if kind and kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    for make in [KINDS[kind]] if kind else KINDS.values():
+        console().print(make())
+
+
+def algorithms() -> Table:
+    """The methods."""
+    from fedax.algorithms import ALGORITHMS
+
+    rows = [
+        (name, kind(cls), cls.keeps, ", ".join(map(_field, dataclasses.fields(cls))), cls.reference)  # type: ignore[arg-type]
+        for name, cls in ALGORITHMS.items()
+    ]
+    return _table("Algorithms", ("name", "kind", "a client keeps", "hyper-parameters", "reference"), rows)
+
+
+def datasets() -> Table:
+    """The datasets."""
+    from fedax.data import DATASETS
+
+    rows = [(name, dataset.description) for name, dataset in DATASETS.items()]
+    return _table("Datasets", ("name", "description"), rows)
+
+
+def models() -> Table:
+    """The models."""
+    from fedax.models import MODELS
+
+    rows = [
+        (name, entry.summary, ", ".join(f"{key} = {_value(o.default)}" for key, o in entry.options.items()))
+        for name, entry in MODELS.items()
+    ]
+    return _table("Models", ("name", "description", "options"), rows)
+
+
+def partitions() -> Table:
+    """The partitions."""
+    from fedax.data import PARTITIONS
+
+    rows = [
+        (
+            name,
+            inspect.cleandoc(cls.__doc__ or "").splitlines()[0],
+            ", ".join(map(_field, dataclasses.fields(cls))),
+        )
+        for name, cls in PARTITIONS.items()
+    ]
+    return _table("Partitions", ("name", "description", "fields"), rows)
+
+
+KINDS: dict[str, Callable[[], Table]] = {
+    "algorithms": algorithms,
+    "datasets": datasets,
+    "models": models,
+    "partitions": partitions,
+}
+
+
+def kind(cls: Any) -> str:
+    """What a method is for: one shared model, a model a client, a regularizer.
+
+    >>> from fedax.algorithms import APFL
+    >>> kind(APFL)
+    'personal'
+    """
+    return ("personal" if cls.personalised else "shared") + (", composite" if cls.composite else "")
+
+
+def _field(field: dataclasses.Field[Any]) -> str:
+    if field.default is dataclasses.MISSING:
+        return field.name
+    if field.default is None:
+        return f"{field.name} (optional)"
+    choices = field.metadata.get("choices")
+    if choices and isinstance(choices[0], str):
+        return f"{field.name} = {' | '.join(map(_value, choices))}"
+    return f"{field.name} = {_value(field.default)}"
+
+
+def _value(value: Any) -> str:
+    """A default as an experiment file writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=column == "name")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table

@@ -1,0 +1,67 @@
+"""After a run: its reports, the summary as CSV, and the table on the screen."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedax import report
+from fedax.simulation.result import write_whole
+
+#: Left to the report, for want of room on the screen.
+UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")
+
+
+def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
+    """Write the report of a run, or of each run of a comparison and of all of them with their summary."""
+    if list(runs) != [folder]:
+        for run in runs:
+            report.write(run, [run])
+        write_summary(folder / "summary.csv", runs)
+    return report.write(folder, list(runs))
+
+
+def write_summary(path: Path, runs: Sequence[Path]) -> None:
+    """One line per algorithm, each final metric as its mean and its deviation over seeds."""
+    rows = [_plain(row) for row in report.table(list(runs))]
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, report.Spread):
+            plain |= {f"{key}_avg": value.mean, f"{key}_dev": value.std}
+        else:
+            plain[key] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return plain
+
+
+def show_table(console: Console, runs: Sequence[Path]) -> None:
+    """The final metrics, one line per algorithm."""
+    rows = report.table(list(runs))
+    shown = {key: title for key, title in report.columns(rows).items() if key not in UNSHOWN}
+    unfinished = any(row["status"] != "finished" for row in rows)
+    table = Table(caption="mean ± deviation over seeds" if any(row["runs"] > 1 for row in rows) else None)
+    table.add_column("Algorithm")
+    for title in (["Status"] if unfinished else []) + list(shown.values()):
+        table.add_column(title, justify="right")
+    for row in rows:
+        cells = [row["status"]] if unfinished else []
+        for key in shown:
+            spread = row.get(key)
+            cells.append("–" if spread is None else report.text(key, spread.mean, spread.std))
+        table.add_row(row["algorithm"].replace("[", "\\["), *cells)
+    console.print(table)

@@ -1,0 +1,157 @@
+"""A run's directory: what was asked, how far it got, and how each client fares. Each file is written whole.
+
+experiment.json     the resolved experiment of this run, versions, executor
+metrics.jsonl       one row an evaluated round, appended by the simulation
+status.json         running, finished, diverged, interrupted or failed, and the round
+clients.json        names, labels and rows of the clients; their last metrics
+model.safetensors, personal.safetensors, result.json        what `fedax.load` reads
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import fedax
+from fedax.data import Federation
+from fedax.errors import FedaxError
+from fedax.experiments.schema import AlgorithmTable, Experiment, slug
+from fedax.simulation import Simulation
+from fedax.simulation.result import write_whole
+
+Status = Literal["running", "finished", "diverged", "interrupted", "failed"]
+EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
+
+
+class RunFolder:
+    """Writes the files of one run beside the simulation's metrics log."""
+
+    def __init__(self, path: Path, rounds: int, clients: dict[str, Any]) -> None:
+        self.path, self.rounds, self._clients = path, rounds, clients
+        self._written = -math.inf
+
+    def begin(self, resolved: dict[str, Any], simulation: Simulation) -> None:
+        """Write what is known before the first round."""
+        problem, executor = simulation.problem, simulation.executor
+        used = {
+            "problem": {**resolved["problem"], "loss": problem.name},
+            "model": {**resolved["model"], "outputs": problem.model.outputs},
+            "executor": executor.name,
+            "devices": executor.devices,
+            "chunk": executor.chunk,
+        }
+        write_json(self.path / EXPERIMENT, {**resolved, **used, "versions": versions()})
+        self.clients(simulation)
+        self.status("running", 0)
+
+    def status(self, status: Status, round: int, message: str = "") -> None:
+        """Say how far the run is."""
+        about = {"status": status, "round": round, "rounds": self.rounds, "message": message}
+        write_json(self.path / STATUS, about)
+        self._written = time.monotonic()
+
+    def still_running(self, round: int) -> None:
+        """Say how far the run is, at most once a second."""
+        if time.monotonic() - self._written > 1:
+            self.status("running", round)
+
+    def clients(self, simulation: Simulation) -> None:
+        """Write each client's metrics of the last evaluation."""
+        values = {
+            part: {name: _numbers(metric.values.tolist()) for name, metric in metrics.items()}
+            for part, metrics in simulation.per_client.items()
+        }
+        write_json(self.path / CLIENTS, {**self._clients, "values": values})
+
+
+def fresh(parent: Path, name: str) -> Path:
+    """A directory that is not taken: parent/name, else parent/name-2 and so on.
+
+    >>> fresh(Path("no-such-directory"), "My demo").as_posix()
+    'no-such-directory/my-demo'
+    """
+    folder, number = parent / slug(name), 1
+    while folder.exists():
+        number += 1
+        folder = parent / f"{slug(name)}-{number}"
+    return folder
+
+
+def claim(folder: Path) -> None:
+    """Make a directory, unless it holds something already."""
+    refuse_taken(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raise if a directory holds something, which a run must not overwrite."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FedaxError(
+            f"out is {str(folder)!r}: it already holds something, choose another directory or remove it"
+        )
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The run directories in a directory: itself, or those of a comparison in their order."""
+    if (folder / "metrics.jsonl").is_file():
+        return [folder]
+    try:
+        names = json.loads((folder / EXPERIMENT).read_text())["runs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        names = sorted(p.name for p in (folder / RUNS).glob("*"))
+    found = [path for name in names if (path := folder / RUNS / name / "metrics.jsonl").is_file()]
+    if not found:
+        raise FedaxError(
+            f"{str(folder)!r} is not a run or a comparison: it has no metrics.jsonl and no runs with one"
+        )
+    return [path.parent for path in found]
+
+
+def resolved_run(experiment: Experiment, table: AlgorithmTable, seed: int) -> dict[str, Any]:
+    """The experiment of one method and one seed, every default written out."""
+    return {
+        **experiment.model_dump(exclude={"algorithm", "seeds"}),
+        "seed": seed,
+        "algorithm": table.resolved(),
+    }
+
+
+def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, Any]:
+    """The experiment of several runs, every default written out, and the names of their directories."""
+    tables = [table.resolved() for table in experiment.algorithm]
+    return {**experiment.model_dump(), "algorithm": tables, "runs": runs, "versions": versions()}
+
+
+def describe_clients(federation: Federation) -> dict[str, Any]:
+    """Names, rows and labels of the clients.
+
+    >>> from fedax.data import Federation
+    >>> describe_clients(Federation.from_clients([{"y": [0, 1, 1]}, {"y": [0]}]))["label_counts"]
+    [[1, 2], [1, 0]]
+    """
+    try:
+        labels = federation.label_counts().tolist()
+    except FedaxError:
+        labels = None
+    rows = {part: federation.part(part).count.tolist() for part in ("train", "validation", "test")}
+    return {"names": list(federation.names), "label_counts": labels, "rows": rows}
+
+
+def versions() -> dict[str, str]:
+    """The versions of what a result depends on."""
+    found = {name: version(name) for name in ("jax", "numpy")}
+    return {"fedax": fedax.__version__, **found, "python": platform.python_version()}
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_whole(path, (json.dumps(content, indent=1, allow_nan=False, default=str) + "\n").encode())
+
+
+def _numbers(values: list[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]

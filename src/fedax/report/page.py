@@ -1,0 +1,166 @@
+"""The report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.report.metrics import parse, text
+from fedax.report.pictures import embed, payload
+from fedax.report.runs import Run
+from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
+from fedax.report.words import summary, title, warnings
+
+PALETTE = 8  # colours of style.css
+REPORT = "report.html"
+
+
+def write(folder: Path, run_folders: Iterable[Path]) -> Path:
+    """Write `folder/report.html` on some runs, whole or not at all."""
+    runs = read_all(run_folders)
+    if not runs:
+        raise FedaxError("a report needs at least one run directory")
+    path = Path(folder) / REPORT
+    content = page(runs).encode("utf-8", errors="replace")
+    aside = path.with_name(f".{REPORT}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(content)
+        aside.replace(path)
+    except OSError as error:
+        raise FedaxError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        if aside.is_file():
+            aside.unlink()
+    return path
+
+
+def page(runs: list[Run]) -> str:
+    """The whole page."""
+    from plotly.offline import get_plotlyjs
+
+    found = groups(runs)
+    return Template(_own("template.html")).substitute(
+        title=escape(title(runs)),
+        style=_own("style.css"),
+        setting=escape(summary(runs)),
+        warnings=_warnings(warnings(found)),
+        table=_table(found),
+        experiment=_fields(found, lambda name: not name.startswith("versions.")),
+        versions=_fields(found, lambda name: name.startswith("versions.")),
+        data=embed(payload(found)),
+        plotly=get_plotlyjs(),
+        script=_own("charts.js") + _own("script.js"),
+    )
+
+
+def _own(name: str) -> str:
+    return (files("fedax.report") / name).read_text(encoding="utf-8")
+
+
+def _warnings(sentences: list[str]) -> str:
+    if not sentences:
+        return ""
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f'<section class="warning" role="status"><h2>Please note</h2><ul>{items}</ul></section>'
+
+
+def _table(found: list[Group]) -> str:
+    """The summary, with the best finished value of each column in bold."""
+    lines = rows(found)
+    titles = columns(lines)
+    over = "".join(
+        f'<th scope="colgroup" colspan="{len(list(keys))}">{kind}</th>'
+        for kind, keys in groupby(titles, _kind)
+    )
+    heads = "".join(f'<th scope="col">{escape(_head(key, titles[key]))}</th>' for key in titles)
+    best = {
+        key: _best(key, [line for line, group in zip(lines, found, strict=True) if group.finished])
+        for key in titles
+    }
+    body = "".join(_line(i, line, best) for i, line in enumerate(lines))
+    return (
+        '<table class="summary"><thead>'
+        f'<tr><td></td>{over}<td colspan="2"></td></tr>'
+        f'<tr><th scope="col">Method</th>{heads}<th scope="col">Rounds</th>'
+        f'<th scope="col">Status</th></tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+def _kind(key: str) -> str:
+    metric = parse(key)
+    return "Cost" if metric is None else "Personal models" if metric.personal else "Shared model"
+
+
+def _head(key: str, title: str) -> str:
+    metric = parse(key)
+    return short(metric) if metric else title
+
+
+def _line(place: int, line: dict[str, Any], best: dict[str, str | None]) -> str:
+    cells = ""
+    for key in best:
+        value = line.get(key)
+        shown = text(key, value.mean, value.std) if isinstance(value, Spread) else "–"
+        mean, plus, std = shown.partition(" ± ")
+        won = f"<strong>{mean}</strong>" if mean == best[key] else mean
+        cells += f"<td>{won}{f' <small>± {std}</small>' if plus else ''}</td>"
+    swatch = f'<span class="swatch c{place % PALETTE}"></span>'
+    ended = "" if line["status"] == "finished" else ' class="unfinished"'
+    status = (
+        line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"
+    )
+    reached = "–" if line["round"] is None else line["round"]
+    return (
+        f'<tr><th scope="row">{swatch}{escape(line["algorithm"])}</th>{cells}'
+        f"<td>{reached}</td><td{ended}>{escape(status)}</td></tr>"
+    )
+
+
+def _best(key: str, lines: list[dict[str, Any]]) -> str | None:
+    """The best value of a column as printed; none if all are the same."""
+    values = [line[key].mean for line in lines if key in line and line[key].mean == line[key].mean]
+    metric = parse(key)
+    if len({text(key, value) for value in values}) < 2:
+        return None
+    return text(key, max(values) if metric and metric.higher else min(values))
+
+
+def _fields(found: list[Group], wanted: Callable[[str], bool]) -> str:
+    """The experiment's fields: one column where all methods agree, else one column a method."""
+    found = [group for group in found if group.runs[0].experiment]
+    settings = [[flat(run.experiment) for run in group.runs] for group in found]
+    names = [
+        name for name in dict.fromkeys(n for runs in settings for one in runs for n in one) if wanted(name)
+    ]
+    if not names:
+        return "<p>Not recorded.</p>"
+    values = {name: [_joined(one.get(name, "") for one in runs) for runs in settings] for name in names}
+    same = [name for name in names if len(set(values[name])) == 1]
+    apart = [name for name in names if name not in same]
+    heads = "".join(f'<th scope="col">{escape(group.label)}</th>' for group in found)
+    shared = _rows((name, values[name][:1]) for name in same)
+    shown = f'<table class="fields"><tbody>{shared}</tbody></table>' if same else ""
+    if apart:
+        own = _rows((name, values[name]) for name in apart)
+        shown += f'<table class="fields"><thead><tr><td></td>{heads}</tr></thead><tbody>{own}</tbody></table>'
+    return shown
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys("none" if value is None else str(value) for value in values))
+
+
+def _rows(items: Iterable[tuple[str, list[str]]]) -> str:
+    return "".join(
+        f'<tr><th scope="row">{escape(name.removeprefix("versions."))}</th>'
+        f"{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
+        for name, values in items
+    )

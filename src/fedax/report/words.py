@@ -1,0 +1,134 @@
+"""The sentences of a report: what was run, what went wrong, what cannot be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fedax.report.runs import Run
+from fedax.report.summary import Group, differing, setting
+
+
+def title(runs: list[Run]) -> str:
+    """The experiment's name, else its algorithms."""
+    names = dict.fromkeys(str(name) for run in runs if (name := run.get("name")))
+    return ", ".join(names) or ", ".join(dict.fromkeys(run.label for run in runs))
+
+
+def summary(runs: list[Run]) -> str:
+    """The setting in a few sentences; what is not known is left out.
+
+    >>> from pathlib import Path
+    >>> summary([Run(Path("a"), (), {"rounds": 5, "cohort": 2, "local_steps": 1, "seed": 0})])
+    'Each round 2 clients take part; each takes 1 local step. 5 rounds, seed 0.'
+    """
+    return " ".join(sentence for sentence in (_data(runs), _work(runs), _extent(runs)) if sentence)
+
+
+def _data(runs: list[Run]) -> str:
+    name, partition = _agreed(runs, "data", "name"), _agreed(runs, "data", "partition")
+    model = _agreed(runs, "model")
+    if isinstance(partition, dict):
+        partition = {key: value for key, value in partition.items() if key != "clients"}
+    clients = {len(names) for run in runs if isinstance(names := run.clients.get("names"), list)}
+    words = []
+    if name:
+        words.append(f"The {name} data")
+    if len(clients) == 1:
+        words.append(f"{'over' if name else 'There are'} {_several(clients.pop(), 'client')}")
+    if name and partition:
+        words.append(f"(partition {_call(partition)})")
+    if model:
+        words.append(f"with the model {_call(model)}" if words else f"The model is {_call(model)}")
+    return " ".join(words) + "." if words else ""
+
+
+def _work(runs: list[Run]) -> str:
+    steps, epochs = _agreed(runs, "local_steps"), _agreed(runs, "local_epochs")
+    if not steps and not epochs:
+        return ""
+    cohort, batch = _agreed(runs, "cohort"), _agreed(runs, "batch_size")
+    everyone, full = (
+        all(run.experiment.get(key, 0) is None for run in runs if run.experiment)
+        for key in ("cohort", "batch_size")
+    )
+    who = (
+        f"{_several(cohort, 'client')} take" if cohort else "all clients take" if everyone else "clients take"
+    )
+    if cohort == 1:
+        who = "1 client takes"
+    work = f"takes {_several(steps, 'local step')}" if steps else f"makes {_several(epochs, 'local epoch')}"
+    rows = f" on batches of {batch}" if batch else " on its full local gradient" if full else ""
+    weighted = _agreed(runs, "weighted")
+    weights = "by their rows" if weighted is True else "equally" if weighted is False else ""
+    mean = f"; the server weighs clients {weights}" if weights else ""
+    return f"Each round {who} part; each {work}{rows}{mean}."
+
+
+def _extent(runs: list[Run]) -> str:
+    rounds = _agreed(runs, "rounds")
+    seeds = dict.fromkeys(str(run.seed) for run in runs if run.seed is not None)
+    parts = [_several(rounds, "round")] if rounds else []
+    if seeds:
+        parts.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
+    return ", ".join(parts) + "." if parts else ""
+
+
+def _agreed(runs: Iterable[Run], *path: str) -> Any:
+    """The value of a field on which all recorded experiments agree, or None."""
+    values = [run.get(*path) for run in runs if run.experiment]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def _several(count: Any, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _call(value: Any) -> str:
+    """A named choice with its parameters.
+
+    >>> _call({"name": "ByLabel", "clients": 20, "labels": 2})
+    'ByLabel, clients 20, labels 2'
+    """
+    if not isinstance(value, dict):
+        return str(value)
+    parameters = [f"{k} {v}" for k, v in value.items() if k not in ("name", "seed") and v is not None]
+    return ", ".join([str(value.get("name", "")), *parameters]).strip(", ")
+
+
+def warnings(groups: list[Group]) -> list[str]:
+    """Where runs stopped early, what could not be read, and why runs should not be compared."""
+    found = []
+    for group in groups:
+        for run in group.runs:
+            who = group.label if run.seed is None else f"{group.label}, seed {run.seed}"
+            found += [f"{who} {sentence}" for sentence in (stop(run),) if sentence]
+            found += [f"{who}: {note}." for note in run.notes]
+    return found + incomparable(groups)
+
+
+def stop(run: Run) -> str:
+    """How an unfinished run ended, or nothing for one that finished."""
+    if run.finished:
+        return ""
+    how = {
+        "diverged": "diverged",
+        "interrupted": "was interrupted",
+        "failed": "failed",
+        "running": "has not finished: it is still running or was stopped without warning",
+        "unknown": "has left no word of how it ended: its log stops",
+    }.get(run.status, f"has the status {run.status}:")
+    where = "before the first evaluated round" if run.round is None else f"at round {run.round}"
+    of = f" of {run.rounds}" if run.rounds and run.round is not None else ""
+    message = str(run.state.get("message") or "").strip().rstrip(".")
+    return f"{how} {where}{of}{': ' + message if message else ''}."
+
+
+def incomparable(groups: list[Group]) -> list[str]:
+    """The fields besides the algorithm in which groups differ."""
+    known = [setting(group.runs[0]) for group in groups if group.runs[0].experiment]
+    fields = [field for field in differing(known) if not field.startswith("algorithm.")]
+    if not fields:
+        return []
+    shown = ", ".join(f"{f} ({', '.join(dict.fromkeys(str(one.get(f)) for one in known))})" for f in fields)
+    return [f"These runs differ in more than the algorithm, so compare them with care: {shown}."]

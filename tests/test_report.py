@@ -1,0 +1,331 @@
+"""The report: what it reads from a run directory, its table, its page, and the page in a browser."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedax.report
+from fedax.errors import FedaxError
+from fedax.report import find, read, table, text, write
+
+NASTY = "<script>alert(1)</script> & 'co' %{x}"
+CLIENTS, LABELS = 6, 3
+
+
+def experiment(label: str, seed: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "two labels each",
+        "rounds": 10,
+        "cohort": None,
+        "local_steps": 5,
+        "batch_size": 20,
+        "weighted": True,
+        "seed": seed,
+        "data": {"name": "digits", "seed": 0, "partition": {"name": "ByLabel", "clients": 6, "labels": 2}},
+        "model": {"name": "mlp", "hidden": [32]},
+        "algorithm": {"name": label, "label": label, "lr": 0.1},
+        "versions": {"fedax": "0.1.0", "jax": "0.10.0"},
+    } | changes
+
+
+def history(
+    final: float, personal: float | None, rounds: tuple[int, ...] = (0, 5, 10)
+) -> list[dict[str, Any]]:
+    rows = []
+    for r in rounds:
+        row: dict[str, Any] = {"round": r}
+        for prefix, value in (("", final), ("personal_", personal)):
+            if value is not None:
+                accuracy = 0.1 + (value - 0.1) * r / rounds[-1]
+                row |= {f"{prefix}test_accuracy": accuracy, f"{prefix}test_loss": 2 - accuracy}
+                row |= {f"{prefix}test_accuracy_mean": accuracy, f"{prefix}test_accuracy_std": 0.05}
+                row |= {f"{prefix}test_accuracy_worst": accuracy / 2}
+        rows.append(
+            row | {"gradients": 30 * r, "floats_up": 600 * r, "floats_down": 1200 * r, "seconds": r / 10}
+        )
+    return rows
+
+
+def clients(personal: bool) -> dict[str, Any]:
+    values = {"test": {"accuracy": [0.1 * i for i in range(CLIENTS)], "loss": [1.0] * CLIENTS}}
+    if personal:
+        values["personal_test"] = {"accuracy": [0.9, None, 0.8, 0.7, 0.9, 1.0], "loss": [0.5] * CLIENTS}
+    return {
+        "names": [f"client {i}" for i in range(CLIENTS)],
+        "label_counts": [[10 * (i % LABELS == label) for label in range(LABELS)] for i in range(CLIENTS)],
+        "rows": {"train": [10] * CLIENTS, "validation": [0] * CLIENTS, "test": [5] * CLIENTS},
+        "values": values,
+    }
+
+
+def make(folder: Path, rows: list[dict[str, Any]], **documents: Any) -> Path:
+    """A run directory; a status of finished unless another is given."""
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, content in ({"status": {"status": "finished", "round": 10, "rounds": 10}} | documents).items():
+        if content is not None:
+            (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def comparison(folder: Path, label: str = "FedAvg") -> list[Path]:
+    """Two methods with three seeds each, the second personalised."""
+    for seed, (shared, low, own) in enumerate([(0.80, 0.70, 0.90), (0.82, 0.70, 0.92), (0.84, 0.70, 0.97)]):
+        first, second = experiment(label, seed), experiment("APFL", seed)
+        make(folder / f"runs/a-{seed}", history(shared, None), experiment=first, clients=clients(False))
+        make(folder / f"runs/b-{seed}", history(low, own), experiment=second, clients=clients(True))
+    return find(folder)
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> list[Path]:
+    """A comparison with a label that is markup, a diverged run, a bare log cut short, and a regression."""
+    found = comparison(tmp_path, NASTY)
+    stopped = {"status": "diverged", "round": 5, "rounds": 10, "message": "the loss is NaN"}
+    rows = history(0.5, None, (0, 5))
+    found.append(make(tmp_path / "d", rows, experiment=experiment("SCAFFOLD", 0), status=stopped))
+    found.append(make(tmp_path / "bare", history(0.6, None), status=None))
+    with (tmp_path / "bare/metrics.jsonl").open("a") as log:
+        log.write('{"round": 15, "test_acc')
+    losses = [
+        {"round": r, "train_loss": 10.0**-r, "train_loss_worst": 1.0, "gradients": r} for r in (0, 4, 8)
+    ]
+    found.append(make(tmp_path / "regression", losses, experiment=experiment("GD", 0)))
+    return found
+
+
+def test_the_table_has_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
+    first, second = table(comparison(tmp_path))
+    assert (first["algorithm"], first["status"], first["runs"], first["seeds"]) == (
+        "FedAvg",
+        "finished",
+        3,
+        [0, 1, 2],
+    )
+    assert first["test_accuracy"] == pytest.approx((0.82, 0.02, 3))
+    assert first["test_loss"] == pytest.approx((1.18, 0.02, 3))
+    assert first["test_accuracy_worst"] == pytest.approx((0.41, 0.01, 3))
+    assert first["gradients"] == (300, 0, 3)
+    assert (first["floats_up"].mean, first["floats_down"].mean, first["seconds"].mean) == (6000, 12000, 1)
+    assert "personal_test_accuracy" not in first
+    # Deviations from 0.93: -0.03, -0.01, 0.04; their squares sum to 0.0026, over two degrees of freedom.
+    assert second["personal_test_accuracy"] == pytest.approx((0.93, math.sqrt(0.0013), 3))
+
+
+def test_one_seed_has_no_deviation_and_nan_is_not_averaged_away(tmp_path: Path) -> None:
+    make(tmp_path / "one", history(0.5, None), experiment=experiment("FedAvg", 0))
+    assert table([tmp_path / "one"])[0]["test_accuracy"].std is None
+    make(tmp_path / "two", [{"round": 1, "test_accuracy": math.nan}], experiment=experiment("FedAvg", 1))
+    (row,) = table([tmp_path / "one", tmp_path / "two"])
+    assert math.isnan(row["test_accuracy"].mean)
+    assert text("test_accuracy", *row["test_accuracy"][:2]) == "–"
+
+
+def test_runs_of_one_label_in_two_settings_are_told_apart(tmp_path: Path) -> None:
+    for i, lr in enumerate((0.1, 0.2)):
+        other = experiment("FedAvg", 0, algorithm={"name": "FedAvg", "label": "FedAvg", "lr": lr})
+        make(tmp_path / f"runs/{i}", history(0.5, None), experiment=other)
+    assert [row["algorithm"] for row in table(find(tmp_path))] == ["FedAvg (lr=0.1)", "FedAvg (lr=0.2)"]
+
+
+def test_a_directory_given_twice_counts_once(tmp_path: Path) -> None:
+    run = make(tmp_path / "a", history(0.5, None))
+    assert table([run, run / "../a"])[0]["runs"] == 1
+
+
+def test_what_a_crash_left_is_read(everything: list[Path], tmp_path: Path) -> None:
+    bare = read(tmp_path / "bare")
+    assert (bare.label, bare.status, bare.round) == ("bare", "unknown", 10)
+    assert bare.notes == ("metrics.jsonl ends early: its last line was cut short",)
+    rows = {row["algorithm"]: row for row in table(everything)}
+    assert rows["bare"]["test_accuracy"].mean == pytest.approx(0.6)
+    assert (rows["SCAFFOLD"]["status"], rows["SCAFFOLD"]["round"]) == ("diverged", 5)
+    assert rows["GD"]["train_loss"].mean == 1e-8
+    assert "test_accuracy" not in rows["GD"]
+
+
+def test_unreadable_documents_are_noted_and_a_planned_run_has_no_rows(tmp_path: Path) -> None:
+    planned = make(tmp_path / "p", [], experiment=experiment("FedAvg", 0), status=None)
+    (planned / "metrics.jsonl").unlink()
+    (planned / "clients.json").write_text('{"names": [')
+    run = read(planned)
+    assert (run.rows, run.round, run.label) == ((), None, "FedAvg")
+    assert run.notes == ("clients.json cannot be read and is left out",)
+    page = write(tmp_path, [planned]).read_text()
+    assert "before the first evaluated round" in page
+
+
+def test_places_without_a_run_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FedaxError, match=r"nowhere holds no run: there is no such directory$"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(FedaxError, match=r"holds no run: it has no metrics\.jsonl$"):
+        read(tmp_path)
+    with pytest.raises(FedaxError, match="holds no run"):
+        find(tmp_path)
+    with pytest.raises(FedaxError, match="at least one run"):
+        write(tmp_path, [])
+    run = make(tmp_path / "a", history(0.5, None))
+    assert find(run) == [run]
+    with pytest.raises(FedaxError, match="cannot be written"):
+        write(run / "metrics.jsonl", [run])
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def words(page: str) -> str:
+    """A page without its scripts, style and tags."""
+    bare = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", bare)))
+
+
+def test_the_page_says_what_was_run_and_what_went_wrong(everything: list[Path], tmp_path: Path) -> None:
+    shown = words(write(tmp_path / "new/folder", everything).read_text())
+    assert "The digits data over 6 clients (partition ByLabel, labels 2) with the model mlp" in shown
+    assert "Each round all clients take part; each takes 5 local steps on batches of 20" in shown
+    assert "10 rounds, seeds 0, 1, 2." in shown
+    assert "SCAFFOLD, seed 0 diverged at round 5 of 10: the loss is NaN." in shown
+    assert "bare has left no word of how it ended: its log stops at round 10." in shown
+    assert "its last line was cut short" in shown
+    assert NASTY in shown
+    assert "algorithm.lr" in shown
+    assert "0.10.0" in shown
+
+
+def test_the_best_finished_value_is_bold(everything: list[Path], tmp_path: Path) -> None:
+    bold = re.findall(r"<strong>(.*?)</strong>", write(tmp_path, everything).read_text())
+    assert "82.00" in bold
+    assert not [value for value in bold if value.startswith(("50", "60", "70"))]
+
+
+def test_runs_that_differ_in_more_than_the_method_are_flagged(tmp_path: Path) -> None:
+    runs = [make(tmp_path / "a", history(0.5, None), experiment=experiment("A", 0))]
+    runs.append(make(tmp_path / "b", history(0.5, None), experiment=experiment("B", 0, rounds=20)))
+    assert "compare them with care: rounds (10, 20)." in words(write(tmp_path, runs).read_text())
+
+
+def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(
+    everything: list[Path], tmp_path: Path
+) -> None:
+    page = write(tmp_path, everything).read_text()
+    markup = re.sub(r"(<script>).*?</script>", r"\1", page, flags=re.DOTALL)
+    assert not re.search(r"\b(src|href|action)\s*=|<link|<iframe|@import|url\(|https?:", markup)
+    assert "default-src 'none'" in markup  # the browser refuses what a script might ask for
+    assert "alert(1)</script>" not in page
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    assert data["groups"][0]["label"] == NASTY
+    assert list(data["axes"]) == ["round", "gradients", "floats", "seconds"]
+    assert data["curves"][0]["x"]["floats"] == [0, 9000, 18000]
+    curve = data["curves"][0]["y"]["test_accuracy"]
+    assert [curve[k][-1] for k in ("low", "mean", "high")] == [0.8, 0.82, 0.84]
+    assert data["clients"][3]["metrics"]["Test accuracy"]["personal"][1] is None
+
+
+def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
+    run = make(
+        tmp_path / "a", [{"round": r, "train_loss": math.inf if r == 0 else 1.0 / r} for r in range(5000)]
+    )
+    page = write(tmp_path, [run]).read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    rounds = data["curves"][0]["x"]["round"]
+    assert len(rounds) <= 1501
+    assert (rounds[0], rounds[-1]) == (0, 4999)
+    assert data["curves"][0]["y"]["train_loss"]["mean"][0] is None
+
+
+def test_the_room_reads_files_only() -> None:
+    names: set[str] = set()
+    for path in Path(fedax.report.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            if isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+    assert not [
+        n
+        for n in names
+        if n.startswith(("jax", "flax", "fedax.")) and not n.startswith(("fedax.report", "fedax.errors"))
+    ]
+
+
+CATCH = """<script>window.faults = [];
+addEventListener("error", (e) => faults.push(e.message));
+addEventListener("securitypolicyviolation", (e) => faults.push(e.blockedURI + " " + e.violatedDirective));
+console.error = console.warn = (...words) => faults.push(words.join(" "));</script>"""
+DRIVE = """<script>(() => {
+const by = (id) => document.getElementById(id), seen = {}, chart = by("curves");
+const choose = (id, value) => { by(id).value = value; by(id).dispatchEvent(new Event("change")); };
+const named = () => chart.data.filter((t) => t.name).map((t) => t.name);
+seen.first = [chart.layout.yaxis.title.text, chart.layout.xaxis.title.text, chart.layout.yaxis.type];
+seen.lines = named();
+seen.bands = chart.data.filter((t) => t.fill === "toself").length;
+choose("curve-axis", "gradients");
+choose("curve-measure", [...by("curve-measure").options].find((o) => o.text === "Training loss").value);
+by("curve-log").click();
+seen.second = [chart.layout.yaxis.title.text, chart.layout.xaxis.title.text, chart.layout.yaxis.type];
+seen.second_lines = named();
+choose("curve-measure", 0);
+document.querySelector("#methods input").click();
+seen.third_lines = named();
+seen.sorted = by("sorted").data.length;
+seen.scatter = by("scatter").data.length;
+seen.heat = by("partition").data.filter((t) => t.type === "heatmap").length;
+seen.visible = [...document.querySelectorAll("main section")].every((s) => !s.hidden && s.offsetHeight > 0);
+seen.wide = document.documentElement.scrollWidth - innerWidth;
+dispatchEvent(new Event("beforeprint"));
+seen.printed = [chart.layout.width, document.querySelectorAll("details[open]").length];
+dispatchEvent(new Event("afterprint"));
+seen.printed.push(document.querySelectorAll("details[open]").length);
+seen.loaded = performance.getEntriesByType("resource").length;
+seen.faults = faults;
+const out = document.createElement("pre");
+out.id = "seen";
+out.textContent = JSON.stringify(seen);
+document.body.append(out);
+})();</script>"""
+
+
+QUIET = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--virtual-time-budget=8000",
+]
+
+
+def browse(page: Path, profile: Path, *options: str) -> str:
+    command = ["chromium", *QUIET, f"--user-data-dir={profile}", *options, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+@pytest.mark.parametrize("size", ["1280,1600", "500,844"])
+def test_the_page_works_in_a_browser(everything: list[Path], tmp_path: Path, size: str) -> None:
+    page = write(tmp_path, everything)
+    driven = page.read_text().replace("<style>", CATCH + "<style>", 1)
+    before, _, after = driven.rpartition("</body>")
+    page.write_text(before + DRIVE + "</body>" + after)
+    dom = browse(page, tmp_path / "profile", f"--window-size={size}", "--dump-dom")
+    seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))  # type: ignore[index]
+    assert seen["faults"] == []
+    assert 'data-title="Share' not in dom
+    assert seen["loaded"] == 0
+    assert seen["wide"] <= 0
+    assert seen["visible"]
+    assert seen["printed"] == [680, 2, 0]
+    nasty = html.escape(NASTY, quote=False)
+    title = "Test accuracy" if size == "1280,1600" else ""
+    assert seen["first"] == [title, "Rounds", "linear"]
+    assert seen["lines"] == [nasty, "APFL", "APFL, personal", "SCAFFOLD", "bare"]
+    assert seen["bands"] == 3
+    assert seen["second"] == [title and "Training loss", "Gradient evaluations", "log"]
+    assert seen["second_lines"] == ["GD"]
+    assert seen["third_lines"] == ["APFL", "APFL, personal", "SCAFFOLD", "bare"]
+    assert (seen["sorted"], seen["scatter"], seen["heat"]) == (2, 2, 1)
