@@ -38,9 +38,7 @@ def experiment(label: str, seed: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def history(
-    final: float, personal: float | None, rounds: tuple[int, ...] = (0, 5, 10)
-) -> list[dict[str, Any]]:
+def history(final: float, personal: float | None, rounds: tuple[int, ...] = (0, 5, 10)) -> list[dict[str, Any]]:
     rows = []
     for r in rounds:
         row: dict[str, Any] = {"round": r}
@@ -50,9 +48,7 @@ def history(
                 row |= {f"{prefix}test_accuracy": accuracy, f"{prefix}test_loss": 2 - accuracy}
                 row |= {f"{prefix}test_accuracy_mean": accuracy, f"{prefix}test_accuracy_std": 0.05}
                 row |= {f"{prefix}test_accuracy_worst": accuracy / 2}
-        rows.append(
-            row | {"gradients": 30 * r, "floats_up": 600 * r, "floats_down": 1200 * r, "seconds": r / 10}
-        )
+        rows.append(row | {"gradients": 30 * r, "floats_up": 600 * r, "floats_down": 1200 * r, "seconds": r / 10})
     return rows
 
 
@@ -97,9 +93,7 @@ def everything(tmp_path: Path) -> list[Path]:
     found.append(make(tmp_path / "bare", history(0.6, None), status=None))
     with (tmp_path / "bare/metrics.jsonl").open("a") as log:
         log.write('{"round": 15, "test_acc')
-    losses = [
-        {"round": r, "train_loss": 10.0**-r, "train_loss_worst": 1.0, "gradients": r} for r in (0, 4, 8)
-    ]
+    losses = [{"round": r, "train_loss": 10.0**-r, "train_loss_worst": 1.0, "gradients": r} for r in (0, 4, 8)]
     found.append(make(tmp_path / "regression", losses, experiment=experiment("GD", 0)))
     return found
 
@@ -212,9 +206,7 @@ def test_runs_that_differ_in_more_than_the_method_are_flagged(tmp_path: Path) ->
     assert "compare them with care: rounds (10, 20)." in words(write(tmp_path, runs).read_text())
 
 
-def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(
-    everything: list[Path], tmp_path: Path
-) -> None:
+def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(everything: list[Path], tmp_path: Path) -> None:
     page = write(tmp_path, everything).read_text()
     markup = re.sub(r"(<script>).*?</script>", r"\1", page, flags=re.DOTALL)
     assert not re.search(r"\b(src|href|action)\s*=|<link|<iframe|@import|url\(|https?:", markup)
@@ -230,9 +222,7 @@ def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(
 
 
 def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
-    run = make(
-        tmp_path / "a", [{"round": r, "train_loss": math.inf if r == 0 else 1.0 / r} for r in range(5000)]
-    )
+    run = make(tmp_path / "a", [{"round": r, "train_loss": math.inf if r == 0 else 1.0 / r} for r in range(5000)])
     page = write(tmp_path, [run]).read_text()
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
     rounds = data["curves"][0]["x"]["round"]

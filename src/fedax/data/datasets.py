@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedax.data import files
 from fedax.data.checks import Array
 from fedax.data.federation import Federation
 from fedax.data.partitions import IID, Partition
@@ -104,5 +105,7 @@ DATASETS: dict[str, Dataset] = {
         Dataset("wine", "13 chemical features of wines, standardised, 3 classes, 178 rows", _wine),
         Dataset("iris", "4 features of flowers, standardised, 3 classes, 150 rows", _iris),
         Dataset("diabetes", "10 features of patients, regression, all standardised, 442 rows", _diabetes),
+        Dataset("mnist", "28x28 images of handwritten digits, 10 classes, 60000 rows (needs FEDAX_DATA)", files.mnist),
+        Dataset("a9a", "123 binary features of people, 2 classes, 32561 rows (needs FEDAX_DATA)", files.a9a),
     )
 }

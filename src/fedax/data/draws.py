@@ -67,9 +67,7 @@ def spread(total: int, capacity: NDArray[np.int64], rng: np.random.Generator) ->
     return places
 
 
-def deal_labels(
-    places: NDArray[np.int64], clients: int, labels: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
+def deal_labels(places: NDArray[np.int64], clients: int, labels: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """A random [clients, labels] table in which each client holds `labels` labels and label l has places[l].
 
     No place is above `clients`, and they sum to `clients * labels`. So among the r clients still to serve, at

@@ -214,9 +214,7 @@ class Homogeneous(Partition):
         return Federation(one.arrays, train, validation, test)
 
 
-PARTITIONS: dict[str, type[Partition]] = {
-    kind.__name__: kind for kind in (IID, ByLabel, Dirichlet, Homogeneous)
-}
+PARTITIONS: dict[str, type[Partition]] = {kind.__name__: kind for kind in (IID, ByLabel, Dirichlet, Homogeneous)}
 
 
 def partition(name: str, **arguments: Any) -> Partition:
@@ -235,9 +233,7 @@ def partition(name: str, **arguments: Any) -> Partition:
             raise unknown(f"{kind.__name__} argument", argument, known)
     missing = [f.name for f in fields(kind) if f.default is MISSING and f.name not in arguments]
     if missing:
-        raise FedaxError(
-            f"{kind.__name__} is missing {', '.join(missing)}: its arguments are {', '.join(known)}"
-        )
+        raise FedaxError(f"{kind.__name__} is missing {', '.join(missing)}: its arguments are {', '.join(known)}")
     return kind(**arguments)
 
 

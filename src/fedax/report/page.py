@@ -77,13 +77,11 @@ def _table(found: list[Group]) -> str:
     lines = rows(found)
     titles = columns(lines)
     over = "".join(
-        f'<th scope="colgroup" colspan="{len(list(keys))}">{kind}</th>'
-        for kind, keys in groupby(titles, _kind)
+        f'<th scope="colgroup" colspan="{len(list(keys))}">{kind}</th>' for kind, keys in groupby(titles, _kind)
     )
     heads = "".join(f'<th scope="col">{escape(_head(key, titles[key]))}</th>' for key in titles)
     best = {
-        key: _best(key, [line for line, group in zip(lines, found, strict=True) if group.finished])
-        for key in titles
+        key: _best(key, [line for line, group in zip(lines, found, strict=True) if group.finished]) for key in titles
     }
     body = "".join(_line(i, line, best) for i, line in enumerate(lines))
     return (
@@ -114,9 +112,7 @@ def _line(place: int, line: dict[str, Any], best: dict[str, str | None]) -> str:
         cells += f"<td>{won}{f' <small>± {std}</small>' if plus else ''}</td>"
     swatch = f'<span class="swatch c{place % PALETTE}"></span>'
     ended = "" if line["status"] == "finished" else ' class="unfinished"'
-    status = (
-        line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"
-    )
+    status = line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"
     reached = "–" if line["round"] is None else line["round"]
     return (
         f'<tr><th scope="row">{swatch}{escape(line["algorithm"])}</th>{cells}'
@@ -137,9 +133,7 @@ def _fields(found: list[Group], wanted: Callable[[str], bool]) -> str:
     """The experiment's fields: one column where all methods agree, else one column a method."""
     found = [group for group in found if group.runs[0].experiment]
     settings = [[flat(run.experiment) for run in group.runs] for group in found]
-    names = [
-        name for name in dict.fromkeys(n for runs in settings for one in runs for n in one) if wanted(name)
-    ]
+    names = [name for name in dict.fromkeys(n for runs in settings for one in runs for n in one) if wanted(name)]
     if not names:
         return "<p>Not recorded.</p>"
     values = {name: [_joined(one.get(name, "") for one in runs) for runs in settings] for name in names}

@@ -54,11 +54,7 @@ def _curve(group: Group) -> dict[str, Any]:
     rounds = _thin(sorted(by_round))
     keys = dict.fromkeys(key for rows in by_round.values() for row in rows for key in row)
     over = {key: [_over(row[key] for row in by_round[r] if key in row) for r in rounds] for key in keys}
-    stops = [
-        {"at": _values(run.rows[-1]), "text": stop(run)}
-        for run in group.runs
-        if run.rows and not run.finished
-    ]
+    stops = [{"at": _values(run.rows[-1]), "text": stop(run)} for run in group.runs if run.rows and not run.finished]
     return {
         "x": {axis: [mean for mean, _, _ in over[axis]] for axis in AXES if axis in over},
         "y": {

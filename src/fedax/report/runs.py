@@ -37,9 +37,7 @@ class Run:
     @property
     def label(self) -> str:
         """The algorithm's label, else its name, else the directory's."""
-        return str(
-            self.get("algorithm", "label") or self.get("algorithm", "name") or self.folder.resolve().name
-        )
+        return str(self.get("algorithm", "label") or self.get("algorithm", "name") or self.folder.resolve().name)
 
     @property
     def seed(self) -> Any:

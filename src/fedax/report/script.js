@@ -2,6 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const element = (id) => document.getElementById(id);
+  /* Never changed between drawings: Plotly starts a chart anew then, and two such at once never end. */
   const config = {
     responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     showSendToCloud: false, plotlyServerURL: "", // the page sends nothing anywhere
@@ -15,8 +16,7 @@
   }
 
   function draw(id, figure) {
-    const bar = view().narrow ? false : "hover";
-    return Plotly.react(element(id), figure[0], figure[1], { ...config, displayModeBar: bar });
+    return Plotly.react(element(id), figure[0], figure[1], config);
   }
 
   function fill(select, options) {

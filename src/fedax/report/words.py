@@ -49,12 +49,9 @@ def _work(runs: list[Run]) -> str:
         return ""
     cohort, batch = _agreed(runs, "cohort"), _agreed(runs, "batch_size")
     everyone, full = (
-        all(run.experiment.get(key, 0) is None for run in runs if run.experiment)
-        for key in ("cohort", "batch_size")
+        all(run.experiment.get(key, 0) is None for run in runs if run.experiment) for key in ("cohort", "batch_size")
     )
-    who = (
-        f"{_several(cohort, 'client')} take" if cohort else "all clients take" if everyone else "clients take"
-    )
+    who = f"{_several(cohort, 'client')} take" if cohort else "all clients take" if everyone else "clients take"
     if cohort == 1:
         who = "1 client takes"
     work = f"takes {_several(steps, 'local step')}" if steps else f"makes {_several(epochs, 'local epoch')}"

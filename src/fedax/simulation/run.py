@@ -178,6 +178,9 @@ class Simulation:
             shared = meter.shared(model, self.data)
             row |= summary(f"{part}_", shared)
             self.per_client[part] = shared
+            if self.problem.regularizer is not None:
+                psi = float(self.problem.regularizer.value(Vector(model)))
+                row[f"{part}_objective"] = row[f"{part}_loss"] + psi
             if self.algorithm.personalised:
                 own = meter.personal(self.algorithm, self.state.server, self.state.clients, self.data)
                 row |= summary(f"personal_{part}_", own)

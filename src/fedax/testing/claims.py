@@ -1,0 +1,149 @@
+"""Checks on what a method claims of itself: reductions, fixed points, progress, and a reference of the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fedax.algorithms import ALGORITHMS, Algorithm
+from fedax.algorithms.claims import Claim, Optimum, Reduction
+from fedax.testing.problems import CLIENTS, QUADRATIC, Array, Setting, quadratics, ragged, smooth
+from fedax.testing.report import Broken, Skipped
+from fedax.testing.trial import TOLERANCE, Subject, Trial, gap, shown
+
+PARTIAL = 3  # clients a round of `CLIENTS` when not all take part
+ROUNDS = 5
+REACHED = 1e-8  # distance that counts as the optimum, in double precision
+STRETCH = 64  # rounds between two looks at the distance
+WORK = (4, 1, 3, 5, 2, 4, 1, 3)  # local steps of the reference's clients
+
+
+def claim(subject: Subject, claimed: Claim) -> str:
+    """Any claim."""
+    return reduction(subject, claimed) if isinstance(claimed, Reduction) else optimum(subject, claimed)
+
+
+def reduction(subject: Subject, claimed: Reduction) -> str:
+    """With some parameters fixed, the method is another one, round for round."""
+    one: Algorithm = dataclasses.replace(subject.algorithm, **claimed.when)  # type: ignore[type-var]
+    other = counterpart(one, claimed)
+    setting = _setting(claimed, subject.seed)
+    a, b = (Trial(m, setting, seed=subject.seed) for m in (one, other))
+    view: Callable[[Trial], Array] = (lambda t: t.shared) if claimed.model == "shared" else (lambda t: t.personal)
+    start, largest = view(b), 0.0
+    for r in range(1, ROUNDS + 1):
+        found, expected = view(a.advance()), view(b.advance())
+        apart = gap(found, expected)
+        if not apart <= TOLERANCE:
+            models = f"{claimed.model} models {shown(np.ravel(found))} and {shown(np.ravel(expected))}"
+            raise Broken(f"{subject.name} is not {other} in round {r}: {models}, apart by {apart:.1e}")
+        largest = max(largest, apart)
+    if gap(start, view(b)) < 1e-3:
+        raise Broken(f"{subject.name} against {other}: neither moved in {ROUNDS} rounds, so nothing was compared")
+    return f"largest difference {largest:.1e} in {ROUNDS} rounds"
+
+
+def counterpart(one: Algorithm, claimed: Reduction) -> Algorithm:
+    """The method that another claims to be: parameters of the same name are shared."""
+    cls: Any = ALGORITHMS.get(claimed.to)
+    if cls is None and claimed.to == type(one).__name__:
+        cls = type(one)
+    if cls is None:
+        raise Broken(f"{type(one).__name__} claims to be {claimed.to}, which is no method of fedax.algorithms")
+    names = {field.name for field in dataclasses.fields(cls)}
+    shared = {f.name: getattr(one, f.name) for f in dataclasses.fields(one) if f.name in names}  # type: ignore[arg-type]
+    made: Algorithm = cls(**(shared | dict(claimed.other)))
+    return made
+
+
+def _setting(claimed: Reduction, seed: int) -> Setting:
+    """Minibatches and unequal work where the claim allows them, noise-free quadratics otherwise."""
+    if claimed.local_steps is None and claimed.participation == "any":
+        return ragged(seed)
+    cohort = None if claimed.participation == "full" else PARTIAL
+    return smooth(quadratics(seed)[0], claimed.local_steps or 5, cohort)
+
+
+def optimum(subject: Subject, claimed: Optimum) -> str:
+    """On heterogeneous quadratics the distance to the closed-form minimiser falls below 1e-8 and stays there."""
+    one: Algorithm = dataclasses.replace(subject.algorithm, **claimed.when)  # type: ignore[type-var]
+    federation, best = quadratics(subject.seed)
+    cohort = None if claimed.participation == "full" else PARTIAL
+    trial = Trial(one, smooth(federation, claimed.local_steps, cohort), seed=subject.seed)
+    distances = [_distance(trial, best)]
+    rounds = 0
+    while rounds < claimed.rounds and not all(d < REACHED / 10 for d in distances[-3:]):
+        stretch = min(STRETCH, claimed.rounds - rounds)
+        distances.append(_distance(trial.advance(stretch), best))
+        rounds += stretch
+    end = distances[-1]
+    if not end < REACHED:
+        who = f"{cohort or CLIENTS} of {CLIENTS} clients, {claimed.local_steps} local steps"
+        path = ", ".join(f"{d:.1e}" for d in distances[:: max(1, len(distances) // 4)])
+        raise Broken(f"{one} with {who} is {end:.1e} from the optimum after {rounds} rounds (on its way: {path})")
+    return f"distance {end:.1e} after {rounds} rounds"
+
+
+def _distance(trial: Trial, best: Array) -> float:
+    return float(np.linalg.norm(trial.shared - best))
+
+
+def progress(subject: Subject) -> str:
+    """On clients that are all alike the shared model's objective falls."""
+    if subject.algorithm.up == 0:
+        raise Skipped("nothing is sent, so the shared model stays where it is")
+    federation, best = quadratics(subject.seed, alike=True)
+    a = federation.arrays["A"][0]
+    trial = subject.trial(smooth(federation))
+    start, end = (float((x - best) @ a @ (x - best) / 2) for x in (trial.shared, trial.advance(STRETCH).shared))
+    if not end < start:
+        raise Broken(f"{subject.algorithm} goes from {start:.3g} to {end:.3g} above the minimum in {STRETCH} rounds")
+    return f"from {start:.2g} to {end:.2g} above the minimum in {STRETCH} rounds"
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What a reference implementation sees: noise-free clients, each with its own number of local steps.
+
+    x0: the start. cohorts: the clients of each round. steps: local steps of each client.
+    `gradient(i, x)` is that of client i; the clients are 1/2 (x - b_i)' A_i (x - b_i).
+    """
+
+    x0: Array
+    cohorts: list[list[int]]
+    steps: tuple[int, ...]
+    A: Array
+    b: Array
+
+    @property
+    def clients(self) -> int:
+        return len(self.steps)
+
+    def gradient(self, i: int, x: Array) -> Array:
+        """Client i's gradient at x."""
+        product: Array = self.A[i] @ (x - self.b[i])
+        return product
+
+
+Reference = Callable[[Task], Iterable[Any]]
+
+
+def reference(subject: Subject, follow: Reference) -> str:
+    """The shared model of each round, with unequal work and clients that sit out, against another implementation."""
+    federation, _ = quadratics(subject.seed, rows=WORK)
+    options = {"cohort": PARTIAL, "local_epochs": 1, "batch_size": 1}
+    trial = subject.trial(Setting(QUADRATIC, federation, options))
+    first = federation.train.start
+    cohorts = [trial.cohort(r) for r in range(2 * ROUNDS)]
+    task = Task(trial.shared, cohorts, WORK, federation.arrays["A"][first], federation.arrays["b"][first])
+    largest = 0.0
+    for r, expected in enumerate(follow(task), start=1):
+        apart = gap(trial.advance().shared, expected)
+        if not apart <= TOLERANCE:
+            models = f"{shown(trial.shared)}, not {shown(np.asarray(expected))}"
+            raise Broken(f"{subject.algorithm} leaves its reference in round {r}: {models}, apart by {apart:.1e}")
+        largest = max(largest, apart)
+    return f"largest difference {largest:.1e} in {trial.state.round} rounds"

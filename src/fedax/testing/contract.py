@@ -1,0 +1,180 @@
+"""Checks on the contract's functions themselves: purity, shapes, and what is declared of their cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.algorithms.base import Algorithm, Context
+from fedax.local import Client
+from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, ragged, regression
+from fedax.testing.report import Broken
+from fedax.testing.trial import Subject, Trial, apart, flat, shown
+from fedax.vectors import Vector
+
+EXTRA = 8  # floats beyond whole vectors that a message may hold without being declared
+
+Call = Callable[..., Any]
+
+
+def walk(algorithm: Algorithm, client: Client, x0: Vector, steps: int, call: Call) -> Iterator[tuple[str, Any, Any]]:
+    """One client's round, function by function, each through `call(name, function, *arguments)`.
+
+    Yields (function, what it gave, what it must look like) for the functions that must keep a shape.
+    """
+    ctx = client.context()
+    last = dataclasses.replace(ctx, step=steps)
+    server = call("init", lambda a, x: a.init(x), algorithm, x0)
+    state = call("client_init", lambda a, x: a.client_init(x), algorithm, x0)
+    message = call("broadcast", lambda a, s: a.broadcast(s), algorithm, server)
+    local = call("begin", lambda a, m, c: a.at(ctx).begin(m, c, ctx), algorithm, message, state)
+    for k in range(steps):
+        here = dataclasses.replace(ctx, step=k)
+
+        def step(a: Any, l: Any, m: Any, c: Any, here: Context = here, k: int = k) -> Any:
+            return a.at(here).step(l, client.oracles()(k), m, c, here)
+
+        new = call("step", step, algorithm, local, message, state)
+        yield "step", new, local
+        local = new
+
+    def finish(a: Any, l: Any, m: Any, c: Any) -> Any:
+        return a.at(last).finish(l, client.oracles()(steps - 1), m, c, last)
+
+    upload, kept = call("finish", finish, algorithm, local, message, state)
+    yield "finish", kept, state
+    updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, ctx), algorithm, server, upload)
+    yield "update", updated, server
+    yield "model", call("model", lambda a, s: a.model(s), algorithm, updated), x0
+    own = call("personal", lambda a, s, c: a.personal(s, c, client.full()), algorithm, updated, kept)
+    yield "personal", own, x0
+
+
+def purity(subject: Subject) -> str:
+    """Every function twice on the same inputs: the same bits, inputs and method left as they were."""
+    algorithm, name, calls = subject.algorithm, subject.name, 0
+    before = _attributes(algorithm)
+
+    def twice(function: str, body: Call, *arguments: Any) -> Any:
+        nonlocal calls
+        copies = jax.tree.map(np.array, arguments[1:])
+        first, again = body(*arguments), body(*arguments)
+        calls += 1
+        if apart(first, again):
+            numbers = f"first {shown(flat(first))}, then {shown(flat(again))}"
+            raise Broken(f"{name}.{function} gives two answers to the same inputs: {numbers}")
+        if apart(copies, arguments[1:]):
+            raise Broken(f"{name}.{function} changes its inputs")
+        return first
+
+    trial = subject.trial(ragged(subject.seed))
+    x0 = Vector(_start(trial))
+    for _ in walk(algorithm, trial.client(0), x0, 2, twice):
+        pass
+    after = _attributes(algorithm)
+    for attribute in before.keys() | after.keys():
+        was, now = before.get(attribute, "absent"), after.get(attribute, "absent")
+        if was != now:
+            raise Broken(f"{name}.{attribute} changed while its functions were called: from {was} to {now}")
+    return f"{calls} calls made twice, same bits"
+
+
+def _attributes(algorithm: Algorithm) -> dict[str, str]:
+    """What a method could hide state in: its own and its classes' attributes that are no functions."""
+    found: dict[str, str] = {}
+    for cls in reversed(type(algorithm).__mro__[:-1]):
+        found |= {k: repr(v) for k, v in vars(cls).items() if not k.startswith("__") and not callable(v)}
+    return found | {k: repr(v) for k, v in vars(algorithm).items()}
+
+
+def _start(trial: Trial) -> Any:
+    """The first parameters of a trial's problem."""
+    run = trial.simulation
+    sample = {k: v[:2] for k, v in run.data.arrays.items()}
+    return run.problem.init(jax.random.key(run.seed), sample)
+
+
+def shapes(subject: Subject) -> str:
+    """What goes round a loop keeps its structure, shapes and dtypes; models look like x0."""
+    for double, dtype in ((False, np.float32), (True, np.float64), (True, np.float32)):
+        with jax.enable_x64(double):
+            _shapes_in(subject, np.dtype(dtype))
+    return "float32, float64, and float32 parameters in a float64 run"
+
+
+def _shapes_in(subject: Subject, dtype: np.dtype[Any]) -> None:
+    name, trial = subject.name, subject.trial(ragged(subject.seed))
+    x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), _start(trial)))
+
+    def traced(function: str, body: Call, *arguments: Any) -> Any:
+        made = jax.eval_shape(body, *arguments)
+        kept = made[1] if function == "finish" else made
+        if function in ("init", "client_init", "begin"):
+            for path, leaf in jax.tree_util.tree_flatten_with_path(kept)[0]:
+                if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
+                    at = jax.tree_util.keystr(path)
+                    raise Broken(f"{name}.{function} gives {leaf.dtype} at {at or 'its result'} for a {dtype} model")
+        return made
+
+    for function, found, expected in walk(subject.algorithm, trial.client(0), x0, 1, traced):
+        difference = _difference(found, expected)
+        if difference:
+            raise Broken(f"{name}.{function}, {dtype} model: {difference}")
+
+
+def _difference(found: Any, expected: Any) -> str:
+    """How a traced tree differs from the one it should look like; empty if it does not."""
+    made: Any = jax.tree.structure(found)
+    wanted: Any = jax.tree.structure(expected)
+    if made != wanted:
+        return f"gives the tree {made}, not {wanted}"
+    leaves = zip(
+        jax.tree_util.tree_flatten_with_path(found)[0],
+        jax.tree_util.tree_flatten_with_path(expected)[0],
+        strict=True,
+    )
+    for (path, new), (_, old) in leaves:
+        if (new.shape, new.dtype) != (old.shape, old.dtype):
+            at = jax.tree_util.keystr(path) or "its result"
+            return f"gives {new.dtype}{list(new.shape)} at {at}, not {old.dtype}{list(old.shape)}"
+    return ""
+
+
+def _wide(subject: Subject) -> Trial:
+    federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
+    return subject.trial(Setting(WIDE, federation, {"local_steps": 2, "batch_size": 2}))
+
+
+def sizes(subject: Subject) -> str:
+    """The floats really sent each way, and whether a client keeps anything, against what is declared."""
+    algorithm, name, trial, d = subject.algorithm, subject.name, _wide(subject), WIDE_DIMENSION
+    found = []
+    for way, sent, declared in (
+        ("up", trial.simulation.cost.up, algorithm.up),
+        ("down", trial.simulation.cost.down, algorithm.down),
+    ):
+        extra = sent - declared * d
+        if not 0 <= extra <= EXTRA:
+            raise Broken(
+                f"{name} declares {way} = {declared}, that is {declared * d} floats for d = {d}, but sends {sent}"
+            )
+        found.append(f"{way} {declared} d" + (f" + {extra}" if extra else ""))
+    kept = sum(int(np.prod(a.shape[1:])) for a in jax.tree.leaves(trial.simulation.state.clients))
+    if algorithm.keeps == "nothing" if kept else not algorithm.keeps.startswith("nothing"):
+        raise Broken(f"{name} declares keeps = {algorithm.keeps!r}, but a client's state is {kept} floats for d = {d}")
+    return ", ".join(found) + (f"; a client keeps {kept / d:.3g} d" if kept else "; a client keeps nothing")
+
+
+def gradients(subject: Subject) -> str:
+    """Minibatch gradients a local step, counted, against what is declared."""
+    cost, declared = _wide(subject).simulation.cost, subject.algorithm.gradients
+    if cost.step.minibatch != declared:
+        raise Broken(f"{subject.name} declares gradients = {declared} a local step, but takes {cost.step.minibatch}")
+    others = ((cost.step.full, "full a step"), (cost.finish.minibatch, "a round"), (cost.finish.full, "full a round"))
+    beside = [f"{n} {what}" for n, what in others if n]
+    return ", ".join([f"{cost.step.minibatch} a local step", *beside])

@@ -1,0 +1,106 @@
+"""Small problems with known answers. They are module-level so that compiled rounds are shared by all checks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.data.federation import Federation
+from fedax.problem import Problem
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+CLIENTS, DIMENSION = 8, 5
+SIZES = (8, 5, 3, 12, 6, 4)  # rows of the regression's clients, all different work
+
+
+def quadratic_loss(x: jax.Array, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """1/2 (x - b)' A (x - b), a row holding A and b."""
+    d = x - batch["b"]
+    return jnp.mean(jnp.einsum("ni,nij,nj->n", d, batch["A"], d)) / 2
+
+
+def linear_loss(x: Mapping[str, jax.Array], batch: Mapping[str, jax.Array]) -> jax.Array:
+    """Least squares with an intercept."""
+    return jnp.mean((batch["x"] @ x["w"] + x["intercept"] - batch["y"]) ** 2) / 2
+
+
+def _linear(dimension: int) -> Problem:
+    """Least squares on a tree of parameters, from a start that is nowhere 0."""
+
+    def init(key: jax.Array) -> dict[str, jax.Array]:
+        return {"w": jax.random.normal(key, (dimension - 1,)), "intercept": jnp.ones(())}
+
+    return Problem(loss=linear_loss, init=init)
+
+
+#: quadratics of the rows' A and b in five dimensions, from a random start
+QUADRATIC = Problem(loss=quadratic_loss, init=lambda key: jax.random.normal(key, (DIMENSION,)))
+REGRESSION = _linear(DIMENSION)
+WIDE_DIMENSION = 64
+WIDE = _linear(WIDE_DIMENSION)
+
+
+def quadratics(
+    seed: int = 0,
+    clients: int = CLIENTS,
+    dimension: int = DIMENSION,
+    *,
+    alike: bool = False,
+    rows: Sequence[int] | None = None,
+) -> tuple[Federation, Array]:
+    """Heterogeneous quadratics 1/2 (x - b_i)' A_i (x - b_i), a client each, and the minimiser of their mean.
+
+    The eigenvalues of every A_i lie in [0.5, 2]. alike: give every client the same quadratic. rows: how often
+    client i repeats its row, so that minibatches are noise-free but clients differ in work; once by default.
+
+    >>> import fedax
+    >>> federation, optimum = quadratics(seed=1)
+    >>> result = fedax.simulate(QUADRATIC, federation, fedax.SCAFFOLD(lr=0.1), rounds=200, local_steps=5)
+    >>> bool(np.linalg.norm(result.model - optimum) < 1e-4)
+    True
+    """
+    rng = np.random.default_rng(seed)
+    a, b = np.empty((clients, dimension, dimension)), np.empty((clients, dimension))
+    for i in range(clients):
+        q, _ = np.linalg.qr(rng.normal(size=(dimension, dimension)))
+        a[i] = q @ np.diag(rng.uniform(0.5, 2.0, dimension)) @ q.T
+        b[i] = 2 * rng.normal(size=dimension)
+    if alike:
+        a[:], b[:] = a[0], b[0]
+    times = [1] * clients if rows is None else list(rows)
+    made = [{"A": np.repeat(a[i : i + 1], n, 0), "b": np.repeat(b[i : i + 1], n, 0)} for i, n in enumerate(times)]
+    return Federation.from_clients(made), np.linalg.solve(a.sum(0), np.einsum("nij,nj->i", a, b))
+
+
+def regression(seed: int = 0, sizes: Sequence[int] = SIZES, dimension: int = DIMENSION) -> Federation:
+    """Least squares with clients of unequal size and different truths."""
+    rng = np.random.default_rng(seed)
+    clients = []
+    for n in sizes:
+        x = rng.normal(size=(n, dimension - 1))
+        clients.append({"x": x, "y": x @ rng.normal(size=dimension - 1) + rng.normal(size=n)})
+    return Federation.from_clients(clients)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A problem, a federation, and how much of what each client does."""
+
+    problem: Problem
+    federation: Federation
+    options: Mapping[str, Any]
+
+
+def ragged(seed: int) -> Setting:
+    """Minibatches, four clients of six, each with its own number of local steps."""
+    return Setting(REGRESSION, regression(seed), {"cohort": 4, "local_epochs": 1, "batch_size": 2})
+
+
+def smooth(federation: Federation, local_steps: int = 5, cohort: int | None = None) -> Setting:
+    """Noise-free quadratics."""
+    return Setting(QUADRATIC, federation, {"cohort": cohort, "local_steps": local_steps})

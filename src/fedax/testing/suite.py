@@ -1,0 +1,90 @@
+"""The conformance suite: everything a method promises by following the contract, and everything it claims."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+import jax
+
+from fedax.algorithms.base import Algorithm
+from fedax.errors import FedaxError, unknown
+from fedax.testing import claims, contract, running
+from fedax.testing.report import Broken, Check, Report, Skipped
+from fedax.testing.trial import Subject
+
+Body = Callable[[Subject], str]
+CHECKS: dict[str, Body] = {
+    "purity": contract.purity,
+    "shapes": contract.shapes,
+    "sizes": contract.sizes,
+    "gradients": contract.gradients,
+    "determinism": running.determinism,
+    "client order": running.client_order,
+    "executors": running.executors,
+    "sitting out": running.sitting_out,
+    "unequal steps": running.unequal_steps,
+    "compilation": running.compilation,
+    "save and load": running.save_and_load,
+    "progress": claims.progress,
+}
+CLAIMS, REFERENCE = "claims", "reference"
+
+
+def check_algorithm(
+    algorithm: Algorithm,
+    *,
+    seed: int = 0,
+    checks: Iterable[str] | None = None,
+    reference: claims.Reference | None = None,
+) -> Report:
+    """Check that a method keeps the contract and is what it claims to be.
+
+    algorithm: the method, with hyper-parameters that suit quadratics of curvature 0.5 to 2 (a rate of 0.05, say).
+    seed: of the random problems.
+    checks: names of checks to run: purity, shapes, sizes, gradients, determinism, client order, executors,
+        sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or one by its
+        text), reference; None for all.
+    reference: another implementation, in plain NumPy for one: a function of a `Task` that gives the shared
+        model after each round.
+
+    A check that breaks off with an error has failed. All run in double precision; `shapes` looks at single too.
+
+    >>> import fedax
+    >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["sizes", "gradients"])
+    >>> print(report)
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 2 passed
+    passed   sizes      up 1 d, down 1 d; a client keeps nothing
+    passed   gradients  1 a local step
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+    claimed = {c.text: functools.partial(claims.claim, claimed=c) for c in type(algorithm).claims}
+    bodies: dict[str, Body] = {**CHECKS, **claimed}
+    if reference is not None:
+        bodies[REFERENCE] = functools.partial(claims.reference, follow=reference)
+    subject = Subject(algorithm, seed)
+    wanted = list(bodies) if checks is None else _named(checks, bodies, list(claimed))
+    with jax.enable_x64(True):
+        return Report(repr(algorithm), [_run(name, bodies[name], subject) for name in wanted])
+
+
+def _named(checks: Iterable[str], bodies: dict[str, Body], claimed: list[str]) -> list[str]:
+    wanted: list[str] = []
+    for name in checks:
+        if name != CLAIMS and name not in bodies:
+            raise unknown("check", name, [*CHECKS, CLAIMS, *claimed, *(n for n in bodies if n == REFERENCE)])
+        wanted += claimed if name == CLAIMS else [name]
+    return wanted
+
+
+def _run(name: str, body: Body, subject: Subject) -> Check:
+    try:
+        return Check(name, "passed", body(subject))
+    except Skipped as reason:
+        return Check(name, "skipped", str(reason))
+    except Broken as broken:
+        return Check(name, "failed", str(broken))
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        return Check(name, "failed", f"{subject.name}: {type(error).__name__}: {first}")

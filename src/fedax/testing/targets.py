@@ -1,0 +1,101 @@
+"""From a name to a report: what `fedax check module:Class` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import os
+import sys
+from typing import Any
+
+from fedax.algorithms import ALGORITHMS
+from fedax.algorithms.base import Algorithm, within
+from fedax.errors import FedaxError, unknown
+from fedax.testing.report import Report
+from fedax.testing.suite import check_algorithm
+
+RATE, STEP = 0.05, 0.1
+
+
+def load_class(target: str) -> type[Algorithm]:
+    """The method at "module:Class", the module being found from the current directory too; or a Fedax method.
+
+    >>> load_class("fedax.algorithms.fedavg:FedAvg").__name__
+    'FedAvg'
+    >>> load_class("fedax.algorithms:FedAvgg")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown class of fedax.algorithms 'FedAvgg': did you mean 'FedAvg'? ...
+    """
+    module_name, colon, class_name = target.partition(":")
+    if not colon:
+        if target in ALGORITHMS:
+            return ALGORITHMS[target]
+        raise FedaxError(f"a method is named as module:Class, or by one of {', '.join(ALGORITHMS)}; not {target!r}")
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise FedaxError(f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(here)
+    found: Any = getattr(module, class_name, None)
+    if isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found):
+        return found
+    if found is not None:
+        raise FedaxError(f"{target} is no method: derive it from fedax.Algorithm and decorate it with @fedax.algorithm")
+    raise unknown(f"class of {module_name}", class_name, _methods(module))
+
+
+def _methods(module: Any) -> list[str]:
+    return [
+        n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Algorithm) and v is not Algorithm
+    ]
+
+
+def make(cls: type[Algorithm], **params: Any) -> Algorithm:
+    """A method with these parameters; one that has no default becomes 0.05 if a rate, else a value in its interval.
+
+    >>> import fedax
+    >>> make(fedax.FedProx)
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0)
+    >>> make(fedax.FedProx, mu=2.0)
+    FedProx(lr=0.05, mu=2.0, server_lr=1.0)
+    """
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    for given in params:
+        if given not in {f.name for f in fields}:
+            raise unknown(f"field of {cls.__name__}", given, [f.name for f in fields])
+    chosen = {f.name: _value(cls, f) for f in fields if _needs(f) and f.name not in params}
+    return cls(**chosen, **params)
+
+
+def _needs(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _value(cls: type[Algorithm], field: dataclasses.Field[Any]) -> Any:
+    interval = field.metadata.get("interval")
+    if interval is None:
+        raise FedaxError(f"{cls.__name__} needs {field.name}, which has neither a default nor an interval")
+    if field.metadata.get("schedule"):
+        return RATE
+    low, high = (float(end) for end in interval.strip("[]()").split(","))
+    if field.metadata.get("static"):
+        candidates: list[float] = [math.floor(low) + k for k in range(3)] if math.isfinite(low) else [0]
+    elif math.isfinite(low) and math.isfinite(high):
+        candidates = [(low + high) / 2]
+    else:
+        candidates = [low + STEP if math.isfinite(low) else min(STEP, high - STEP)]
+    return next(value for value in candidates if within(value, interval))
+
+
+def check_target(target: str, **params: Any) -> Report:
+    """Check the method at "module:Class", with default parameters where none are given.
+
+    >>> check_target("fedax.algorithms.fedavg:FedAvg", rate=0.1)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown field of FedAvg 'rate': Allowed: lr, server_lr
+    """
+    return check_algorithm(make(load_class(target), **params))
