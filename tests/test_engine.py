@@ -384,19 +384,35 @@ def test_stream_yields_as_it_goes():
     assert [row["round"] for row in rows] == [2, 4, 5]
 
 
-def test_a_diverging_run_stops_and_keeps_the_last_good_model():
-    for executor in ("batched", "looped"):
-        with pytest.raises(fedax.DivergedError, match=r"FedAvg met NaN or infinity in round \d+") as caught:
-            run(fedax.FedAvg(lr=1e6), rounds=200, eval_every=50, executor=executor)
-        assert 1 < caught.value.round < 200
-        assert np.all(np.isfinite(caught.value.result.model))
-        good = run(fedax.FedAvg(lr=1e6), rounds=caught.value.round - 1, eval_every=50, executor=executor)
-        assert np.array_equal(good.model, caught.value.result.model)
+@pytest.mark.parametrize("executor", ["batched", "looped"])
+def test_a_diverging_run_stops_and_keeps_the_last_good_model(executor):
+    with pytest.raises(fedax.DivergedError, match=r"FedAvg met NaN or infinity in round \d+") as caught:
+        run(fedax.FedAvg(lr=1e6), rounds=200, eval_every=50, executor=executor)
+    assert 1 < caught.value.round < 200
+    assert np.all(np.isfinite(caught.value.result.model))
+    simulation = fedax.Simulation(
+        LEAST_SQUARES, regression(), fedax.FedAvg(lr=1e6), rounds=200, local_steps=3, batch_size=4, executor=executor
+    )
+    state = simulation.state
+    while state.round < caught.value.round - 1:
+        state, good = simulation.engine.advance(simulation.algorithm, state, 1, simulation.data)
+        assert good
+    assert np.array_equal(state.server.tree, caught.value.result.model)
 
 
 def test_the_debug_executor_says_where():
     with pytest.raises(fedax.FedaxError, match=r"FedAvg: client \d+, round \d+, step \d+: NaN or infinity"):
         run(fedax.FedAvg(lr=1e30), executor="debug")
+
+
+def test_a_loss_that_is_no_number_stops_with_the_model_of_the_last_evaluation():
+    """The loss overflows (its square is beyond float32) while the parameters are still finite."""
+    climbing = fedax.Problem(loss=lambda w, b: -jnp.exp(jnp.mean(w)) * 1e30, init=lambda key: jnp.zeros(1))
+    with pytest.raises(fedax.DivergedError, match="FedAvg gave a loss that is NaN or infinite in round") as caught:
+        run(fedax.FedAvg(lr=1e-30), problem=climbing, rounds=100, eval_every=1, batch_size=None, local_steps=1)
+    kept = caught.value.result
+    assert kept.history[-1]["round"] == caught.value.round - 1
+    assert np.isfinite(kept.history[-1]["train_loss"])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ import fedax
 from conftest import LEAST_SQUARES, quadratic_loss, quadratics, regression
 from fedax import schedules
 from fedax.errors import FedaxError
-from fedax.vectors import coin, each
+from fedax.regularizers import L1
+from fedax.vectors import coin
 
 X0 = np.arange(5.0) - 1.5
 PROBLEM = fedax.Problem(loss=quadratic_loss, init=lambda key: jnp.arange(5.0) - 1.5)
@@ -252,22 +253,6 @@ def test_fedspeeds_printed_server_line_wanders_in_proportion_to_lambda():
     assert near > 1e-3
     assert 3 < far / near < 30
     assert distance(fedax.FedSpeed(lr=0.1, rho=0.0, lam=10.0), 0, 3) < 1e-8
-
-
-class L1:
-    """weight ||x||_1."""
-
-    def __init__(self, weight):
-        self.weight = weight
-
-    def value(self, x):
-        return self.weight * sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(x))
-
-    def subgradient(self, x):
-        return each(lambda a: self.weight * jnp.sign(a), x)
-
-    def prox(self, x, t):
-        return each(lambda a: jnp.sign(a) * jnp.maximum(jnp.abs(a) - t * self.weight, 0), x)
 
 
 @pytest.mark.parametrize("cohort", [None, 3])

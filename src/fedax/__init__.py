@@ -41,7 +41,17 @@ if TYPE_CHECKING:
     from fedax.simulation import History, Result, Simulation, load, simulate, stream
     from fedax.vectors import Vector
 
-_ROOMS = ("algorithms", "data", "evaluation", "models", "regularizers", "schedules", "testing")
+_ROOMS = (
+    "algorithms",
+    "data",
+    "evaluation",
+    "experiments",
+    "models",
+    "regularizers",
+    "report",
+    "schedules",
+    "testing",
+)
 _NAMES = {
     "Federation": "fedax.data",
     "DivergedError": "fedax.errors",

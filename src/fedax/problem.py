@@ -164,6 +164,11 @@ class Problem:
             if y.size and (y.min() < 0 or y.max() >= classes):
                 worst = int(y.max() if y.max() >= classes else y.min())
                 raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
+        if self.name == "squared" and int(np.prod(z.shape[1:])) != int(np.prod(arrays["y"].shape[1:])):
+            raise FedaxError(
+                f"loss='squared' needs as many outputs as 'y' has values a row: {int(np.prod(arrays['y'].shape[1:]))}, "
+                f"not {int(np.prod(z.shape[1:]))}"
+            )
         if self.name == "logistic" and int(np.prod(z.shape[1:])) != 1:
             raise FedaxError(f"loss='logistic' needs a model with one output, not {int(np.prod(z.shape[1:]))}")
 

@@ -112,4 +112,5 @@ def _epoch_keys(key: jax.Array, epoch: jax.Array) -> jax.Array:
     words = jax.random.key_data(key).astype(jnp.uint32)
     turned = _mix(epoch.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B) + words[0])
     data = jnp.stack([turned, jnp.broadcast_to(words[1], turned.shape)], axis=-1)
-    return jax.random.wrap_key_data(data, impl="threefry2x32")
+    keys: jax.Array = jax.random.wrap_key_data(data, impl="threefry2x32")
+    return keys

@@ -20,6 +20,15 @@ from fedax.errors import FedaxError, unknown
 Per = Literal["round", "step"]
 
 
+def _plain(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(name: str, value: Any, inside: bool, interval: str) -> None:
+    if isinstance(value, str | bool | list | tuple | dict) or value is None or not inside:
+        raise FedaxError(f"{name} must be a number in {interval}, not {value!r}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """A rate as a function of time; subclasses give `value(t)`."""
@@ -64,8 +73,7 @@ class Exponential(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.decay, int | float) and not 0 < self.decay <= 1:
-            raise FedaxError(f"decay must be in (0, 1], not {self.decay}")
+        _number("decay", self.decay, self.decay > 0 and self.decay <= 1 if _plain(self.decay) else True, "(0, 1]")
 
     def value(self, t: Any) -> Any:
         return self.initial * self.decay**t
@@ -83,8 +91,7 @@ class InverseTime(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.decay, int | float) and not self.decay >= 0:
-            raise FedaxError(f"decay must be in [0, inf), not {self.decay}")
+        _number("decay", self.decay, self.decay >= 0 if _plain(self.decay) else True, "[0, inf)")
 
     def value(self, t: Any) -> Any:
         return self.initial / (1 + self.decay * t)

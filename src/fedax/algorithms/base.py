@@ -137,6 +137,7 @@ class Algorithm:
     fedax.errors.FedaxError: Mine: lr must be in (0, inf), not -1.0
     """
 
+    shared: ClassVar[bool] = True  #: there is a shared model to speak of
     personalised: ClassVar[bool] = False  #: clients have models of their own
     composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
     reference: ClassVar[str] = ""  #: paper and algorithm number
@@ -203,7 +204,7 @@ def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
         if not field.metadata.get("schedule"):
             raise FedaxError(f"{owner}: {field.name} must be a number, not a schedule")
         value = value.initial
-    if isinstance(value, str | bool) or value is None:
+    if isinstance(value, str | bool | list | tuple | dict) or value is None:
         raise FedaxError(f"{owner}: {field.name} must be a number in {interval}, not {value!r}")
     if field.metadata.get("static") and not isinstance(value, int):
         raise FedaxError(f"{owner}: {field.name} must be a whole number in {interval}, not {value!r}")

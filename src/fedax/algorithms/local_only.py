@@ -29,6 +29,7 @@ class LocalOnly(Algorithm):
 
     lr: Rate = rate()
 
+    shared = False
     personalised = True
     reference = "the comparison of Deng, Kamani and Mahdavi 2020"
     keeps = "its own model v"

@@ -10,13 +10,14 @@ import gzip
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedax.data.checks import Array
 from fedax.errors import FedaxError
 
-_IDX_TYPES = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
+_IDX_TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
 
 
 def find(relative: str) -> Path:

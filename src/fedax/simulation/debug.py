@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
-from fedax.errors import FedaxError
+from fedax.errors import DivergedError, FedaxError
 from fedax.local import Client, Data, alike
 from fedax.simulation.engine import Engine, State, finite
 from fedax.vectors import zeros
@@ -54,12 +54,14 @@ class DebugEngine(Engine):
                 where["step"] = k
                 carry = body(k, carry)
                 if not finite(carry):
-                    raise FedaxError("NaN or infinity")
+                    raise DivergedError("NaN or infinity", round=round + 1)
             return carry
 
         client = Client(self.problem, self.plan, data, np.int32(number), self.seed, round, algorithm.composite)
         try:
             return client.work(algorithm, message, state, loop=loop)
         except Exception as error:
-            name = type(algorithm).__name__
-            raise FedaxError(f"{name}: client {number}, round {round}, step {where['step']}: {error}") from error
+            message = f"{type(algorithm).__name__}: client {number}, round {round + 1}, step {where['step']}: {error}"
+            if isinstance(error, DivergedError):
+                raise DivergedError(message, round=round + 1) from error
+            raise FedaxError(message) from error

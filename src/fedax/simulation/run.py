@@ -96,6 +96,7 @@ class Simulation:
         self.per_client: dict[str, dict[str, Measurement]] = {}
         self.gradients = self.floats_up = self.floats_down = 0
         self.took_part = np.zeros(plan.clients, bool)
+        self._good: Any = None  # the shared model of the last evaluation
         if self.out is not None:
             self._claim(self.out)
 
@@ -146,20 +147,23 @@ class Simulation:
     def _segment(self, rounds: int) -> int:
         """Run some rounds; returns how many to run next, for about half a second between signs of life."""
         before, began = self.state.round, time.perf_counter()
-        self.state, good = self.engine.advance(self.algorithm, self.state, rounds, self.data)
+        try:
+            self.state, good = self.engine.advance(self.algorithm, self.state, rounds, self.data)
+        except DivergedError as error:  # the debug executor knows more: the client and the step
+            error.result = self.result
+            raise
         self._account(before, self.state.round)
         if not good:
-            name = type(self.algorithm).__name__
-            raise DivergedError(
-                f"{name} met NaN or infinity in round {self.state.round + 1}: "
-                "the last good model is kept; a smaller lr usually helps",
-                round=self.state.round + 1,
-                result=self.result,
-            )
+            raise self._diverged(self.state.round + 1, "met NaN or infinity", self.result)
         if self.on_progress is not None:
             self.on_progress(self.state.round)
         spent = time.perf_counter() - began
         return int(np.clip(0.5 * rounds / max(spent, 1e-6), 1, self.engine.segment))
+
+    def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
+        name = type(self.algorithm).__name__
+        hint = "the last good model is kept; a smaller lr usually helps"
+        return DivergedError(f"{name} {what} in round {round}: {hint}", round=round, result=kept)
 
     def _account(self, first: int, last: int) -> None:
         if last == first:
@@ -175,18 +179,26 @@ class Simulation:
         row: dict[str, Any] = {"round": self.state.round}
         model = unwrap(self.algorithm.model(self.state.server))
         for part, meter in self.meters.items():
-            shared = meter.shared(model, self.data)
-            row |= summary(f"{part}_", shared)
-            self.per_client[part] = shared
-            if self.problem.regularizer is not None:
-                psi = float(self.problem.regularizer.value(Vector(model)))
-                row[f"{part}_objective"] = row[f"{part}_loss"] + psi
+            if self.algorithm.shared:
+                found = meter.shared(model, self.data)
+                row |= summary(f"{part}_", found)
+                self.per_client[part] = found
+                if self.problem.regularizer is not None:
+                    psi = float(self.problem.regularizer.value(Vector(model)))
+                    row[f"{part}_objective"] = row[f"{part}_loss"] + psi
             if self.algorithm.personalised:
                 own = meter.personal(self.algorithm, self.state.server, self.state.clients, self.data)
                 row |= summary(f"personal_{part}_", own)
                 self.per_client[f"personal_{part}"] = own
         row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
         row["seconds"] = round(time.perf_counter() - started, 3)
+        if not all(np.isfinite(value) for value in row.values()):
+            # finite parameters so large that the loss is not: the model to keep is that of the last evaluation
+            kept = self.result
+            if self._good is not None:
+                kept.model, kept._personal = self._good, None
+            raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
+        self._good = jax.device_get(model)
         self.history.append(row)
         if self.out is not None:
             with (self.out / HISTORY).open("a") as file:
