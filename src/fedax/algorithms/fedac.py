@@ -74,9 +74,7 @@ class FedAc(Algorithm):
     def coefficients(self, steps: Any) -> tuple[Any, Any, Any]:
         """gamma, 1/alpha and 1/beta."""
         lr: Any = self.lr
-        gamma = sqrt(lr / self.mu)
-        if self.variant != "vanilla":
-            gamma = maximum(gamma / sqrt(steps), lr)
+        gamma = sqrt(lr / self.mu) if self.variant == "vanilla" else maximum(sqrt(lr / (self.mu * steps)), lr)
         share = gamma * self.mu
         if self.variant == "II":
             alpha = 1.5 / share - 0.5

@@ -100,7 +100,7 @@ def metrics(row: dict[str, Any]) -> str:
     >>> metrics({"round": 5, "test_accuracy": 0.9123, "test_loss": 0.31, "personal_test_accuracy": 0.98})
     'accuracy 91.2 %, loss 0.31, personal accuracy 98.0 %'
     """
-    part = "test" if "test_loss" in row else "train"
+    part = "test" if "test_loss" in row or "personal_test_loss" in row else "train"
     shown = {
         "accuracy": row.get(f"{part}_accuracy"),
         "loss": row.get(f"{part}_loss"),

@@ -19,10 +19,8 @@ UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")
 
 
 def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
-    """Write the report of a run, or of each run of a comparison and of all of them with their summary."""
+    """Write the report of a run, or of a comparison with its summary (`fedax report` writes that of one of its runs)."""
     if list(runs) != [folder]:
-        for run in runs:
-            report.write(run, [run])
         write_summary(folder / "summary.csv", runs)
     return report.write(folder, list(runs))
 
