@@ -157,9 +157,7 @@ def test_settings_are_toml_values_or_text(tmp_path: Path, text: str, value: Any)
 
 
 def test_a_file_without_a_name_takes_that_of_the_file(tmp_path: Path) -> None:
-    text = (
-        'rounds = 1\ndata.name = "iris"\nmodel.name = "logistic"\nalgorithm = {name = "FedAvg", lr = 0.1}\n'
-    )
+    text = 'rounds = 1\ndata.name = "iris"\nmodel.name = "logistic"\nalgorithm = {name = "FedAvg", lr = 0.1}\n'
     (tmp_path / "flowers.toml").write_text(text)
     assert read(tmp_path / "flowers.toml").name == "flowers"
     assert read(tmp_path / "flowers.toml", [("algorithm.0.lr", "1")]).algorithm[0].options == {"lr": 1}

@@ -166,9 +166,7 @@ def test_cnn_against_relu_before_xla_s_own_pooling() -> None:
 
     params = jax.jit(net.init)(KEY, x)
     np.testing.assert_allclose(net.apply(params, x), plain(params, x), rtol=1e-4, atol=1e-5)
-    ours, theirs = (
-        jax.jit(jax.grad(lambda p, f=f: jnp.sum(f(p, x) ** 2)))(params) for f in (net.apply, plain)
-    )
+    ours, theirs = (jax.jit(jax.grad(lambda p, f=f: jnp.sum(f(p, x) ** 2)))(params) for f in (net.apply, plain))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), ours, theirs)
 
 

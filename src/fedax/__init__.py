@@ -13,28 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from fedax import algorithms, data, evaluation, models, schedules
-    from fedax.algorithms import (
-        ALGORITHMS,
-        APFL,
-        SCAFFOLD,
-        Algorithm,
-        FedAc,
-        FedAdagrad,
-        FedAdam,
-        FedADMM,
-        FedAvg,
-        FedAvgM,
-        FedCM,
-        FedDeper,
-        FedDyn,
-        FedPD,
-        FedProx,
-        FedSpeed,
-        FedYogi,
-        LocalOnly,
-        MinibatchAccSGD,
-        MinibatchSGD,
-    )
+    from fedax.algorithms import *
     from fedax.data import Federation
     from fedax.errors import DivergedError, FedaxError
     from fedax.problem import Oracle, Problem
@@ -75,10 +54,10 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_NAMES[name]), name)
     if name[0].isupper() or name == "algorithm":  # anything else is a submodule, which Python finds itself
         methods = importlib.import_module("fedax.algorithms")
-        if name in methods.__all__:
+        if hasattr(methods, name):
             return getattr(methods, name)
     raise AttributeError(f"module 'fedax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*_ROOMS, *_NAMES, *importlib.import_module("fedax.algorithms").__all__, "__version__"])
+    return sorted([*_ROOMS, *_NAMES, *importlib.import_module("fedax.algorithms").ALGORITHMS, "Algorithm", "algorithm"])

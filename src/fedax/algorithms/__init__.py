@@ -1,48 +1,38 @@
-"""The methods, one a file. To add one: write its file, add it to `_METHODS`."""
+"""The methods, one a file. To add one: write its file, add its import here."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from fedax.algorithms.apfl import APFL
-from fedax.algorithms.base import Algorithm, Context, algorithm
-from fedax.algorithms.fedac import FedAc
-from fedax.algorithms.fedadmm import FedADMM, FedPD
-from fedax.algorithms.fedavg import FedAvg
-from fedax.algorithms.fedavgm import FedAvgM
-from fedax.algorithms.fedcm import FedCM
-from fedax.algorithms.feddeper import FedDeper
-from fedax.algorithms.feddyn import FedDyn
-from fedax.algorithms.fedopt import FedAdagrad, FedAdam, FedYogi
-from fedax.algorithms.fedprox import FedProx
-from fedax.algorithms.fedspeed import FedSpeed
-from fedax.algorithms.local_only import LocalOnly
-from fedax.algorithms.minibatch import MinibatchAccSGD, MinibatchSGD
-from fedax.algorithms.scaffold import SCAFFOLD
+from fedax.algorithms.apfl import APFL as APFL
+from fedax.algorithms.base import Algorithm as Algorithm
+from fedax.algorithms.base import Context as Context
+from fedax.algorithms.base import algorithm as algorithm
+from fedax.algorithms.fedac import FedAc as FedAc
+from fedax.algorithms.fedadmm import FedADMM as FedADMM
+from fedax.algorithms.fedadmm import FedPD as FedPD
+from fedax.algorithms.fedavg import FedAvg as FedAvg
+from fedax.algorithms.fedavgm import FedAvgM as FedAvgM
+from fedax.algorithms.fedcm import FedCM as FedCM
+from fedax.algorithms.feddeper import FedDeper as FedDeper
+from fedax.algorithms.feddyn import FedDyn as FedDyn
+from fedax.algorithms.fedopt import FedAdagrad as FedAdagrad
+from fedax.algorithms.fedopt import FedAdam as FedAdam
+from fedax.algorithms.fedopt import FedYogi as FedYogi
+from fedax.algorithms.fedprox import FedProx as FedProx
+from fedax.algorithms.fedspeed import FedSpeed as FedSpeed
+from fedax.algorithms.local_only import LocalOnly as LocalOnly
+from fedax.algorithms.minibatch import MinibatchAccSGD as MinibatchAccSGD
+from fedax.algorithms.minibatch import MinibatchSGD as MinibatchSGD
+from fedax.algorithms.scaffold import SCAFFOLD as SCAFFOLD
 from fedax.errors import FedaxError, unknown
 
-_METHODS: tuple[type[Algorithm], ...] = (
-    FedAvg,
-    MinibatchSGD,
-    MinibatchAccSGD,
-    FedAc,
-    FedProx,
-    SCAFFOLD,
-    FedAvgM,
-    FedAdam,
-    FedYogi,
-    FedAdagrad,
-    FedCM,
-    FedDyn,
-    FedADMM,
-    FedPD,
-    FedSpeed,
-    FedDeper,
-    APFL,
-    LocalOnly,
-)
-ALGORITHMS: dict[str, type[Algorithm]] = {method.__name__: method for method in _METHODS}
+_METHODS = [c for c in globals().values() if isinstance(c, type) and issubclass(c, Algorithm) and c is not Algorithm]
+#: every method by its name, shared-model methods before personal ones
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    method.__name__: method for method in sorted(_METHODS, key=lambda m: (m.personalised, m.__name__.lower()))
+}
 
 
 def build(name: str, **parameters: Any) -> Algorithm:
@@ -67,30 +57,3 @@ def build(name: str, **parameters: Any) -> Algorithm:
         raise FedaxError(f"{cls.__name__} needs {', '.join(missing)}")
     made: Algorithm = cls(**parameters)
     return made
-
-
-__all__ = [
-    "ALGORITHMS",
-    "APFL",
-    "SCAFFOLD",
-    "Algorithm",
-    "Context",
-    "FedADMM",
-    "FedAc",
-    "FedAdagrad",
-    "FedAdam",
-    "FedAvg",
-    "FedAvgM",
-    "FedCM",
-    "FedDeper",
-    "FedDyn",
-    "FedPD",
-    "FedProx",
-    "FedSpeed",
-    "FedYogi",
-    "LocalOnly",
-    "MinibatchAccSGD",
-    "MinibatchSGD",
-    "algorithm",
-    "build",
-]

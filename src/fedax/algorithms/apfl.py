@@ -39,9 +39,9 @@ class APFL(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("[0, 1]", 0.5)
-    adaptive: bool = flag(False)
-    radius: float | None = number("(0, inf)", None, optional=True)
+    alpha: float = number("[0, 1]", default=0.5)
+    adaptive: bool = flag(default=False)
+    radius: float | None = number("(0, inf)", default=None, optional=True)
 
     personalised = True
     reference = "Deng, Kamani and Mahdavi 2020, Algorithm 1, eq. 5 and 6"

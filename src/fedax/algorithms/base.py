@@ -37,29 +37,29 @@ Rate = float | Schedule
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
-def number(interval: str = "(-inf, inf)", default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
+def number(interval: str = "(-inf, inf)", *, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
     """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]"."""
     if not _INTERVAL.fullmatch(interval):
         raise ValueError(f"not an interval: {interval}")
     return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional})
 
 
-def rate(default: Any = dataclasses.MISSING) -> Any:
+def rate(*, default: Any = dataclasses.MISSING) -> Any:
     """A learning rate: a positive number or a schedule."""
     return dataclasses.field(default=default, metadata={"interval": "(0, inf)", "schedule": True})
 
 
-def integer(interval: str, default: Any = dataclasses.MISSING) -> Any:
+def integer(interval: str, *, default: Any = dataclasses.MISSING) -> Any:
     """A whole number that shapes the program (a count of inner steps): changing it compiles anew."""
     return dataclasses.field(default=default, metadata={"interval": interval, "static": True})
 
 
-def choice(default: str, *others: str) -> Any:
-    """One of a few names; the first is the default."""
-    return dataclasses.field(default=default, metadata={"choices": (default, *others), "static": True})
+def choice(*names: str, default: str) -> Any:
+    """One of a few names."""
+    return dataclasses.field(default=default, metadata={"choices": names, "static": True})
 
 
-def flag(default: bool) -> Any:
+def flag(*, default: bool) -> Any:
     """True or False."""
     return dataclasses.field(default=default, metadata={"choices": (True, False), "static": True})
 
@@ -174,6 +174,10 @@ class Algorithm:
 
     def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
         return self.model(server)
+
+    def advice(self, steps: int) -> str | None:
+        """A sentence on a sufficient condition of the method's theorem that K local steps do not meet, or None."""
+        return None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]

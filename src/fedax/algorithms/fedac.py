@@ -54,15 +54,15 @@ class FedAc(Algorithm):
 
     lr: Rate = rate()
     mu: float = number("(0, inf)")
-    variant: str = choice("I", "II", "vanilla")
-    augment: bool = flag(False)
+    variant: str = choice("I", "II", "vanilla", default="I")
+    augment: bool = flag(default=False)
 
     reference = "Yuan's thesis, Algorithm 2, eq. 3.2 and 3.3"
     keeps = "nothing (with augment, x0)"
     down = up = 2
     claims = (
-        Reduction("FedAvg", when={"mu": 100.0}),
-        Reduction("MinibatchAccSGD", when={"variant": "vanilla"}, local_steps=1),
+        Reduction("FedAvg", when={"mu": 100.0, "variant": "I", "augment": False}),
+        Reduction("MinibatchAccSGD", when={"variant": "vanilla", "augment": False}, local_steps=1),
     )
 
     def init(self, x0: Vector) -> tuple[Vector, Vector]:

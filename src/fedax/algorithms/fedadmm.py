@@ -112,7 +112,7 @@ class FedPD(FedADMM):
 
     lr: Rate = rate()
     eta: float = number("(0, inf)")
-    skip: float = number("[0, 1)", 0.0)
+    skip: float = number("[0, 1)", default=0.0)
 
     reference = "Zhang et al. 2021, Algorithm 1"
     claims = (

@@ -31,7 +31,7 @@ class FedAvg(Algorithm):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(1.0)
+    server_lr: Rate = rate(default=1.0)
 
     reference = "McMahan et al. 2017; Yuan's thesis, Algorithms 1 and 4"
 

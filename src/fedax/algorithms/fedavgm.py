@@ -36,8 +36,8 @@ class FedAvgM(FedAvg):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(1.0)
-    momentum: float = number("[0, 1)", 0.9)
+    server_lr: Rate = rate(default=1.0)
+    momentum: float = number("[0, 1)", default=0.9)
 
     reference = "Hsu, Qi and Brown 2019"
     claims = (Reduction("FedAvg", when={"momentum": 0.0}),)

@@ -37,8 +37,8 @@ class FedCM(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("(0, 1]", 0.1)
-    server_lr: Rate = rate(1.0)
+    alpha: float = number("(0, 1]", default=0.1)
+    server_lr: Rate = rate(default=1.0)
 
     reference = "Xu et al. 2021 (FedCM)"
     down = 2

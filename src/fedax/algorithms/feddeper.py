@@ -51,7 +51,7 @@ class FedDeper(Algorithm):
 
     lr: Rate = rate()
     rho: float = number("[0, inf)")
-    lam: float = number(PROVEN, 0.5)
+    lam: float = number(PROVEN, default=0.5)
 
     personalised = True
     reference = "Zhou et al. 2022, Algorithm 1"

@@ -72,9 +72,9 @@ class FedAdam(_Adaptive):
 
     lr: Rate = rate()
     server_lr: Rate = rate()
-    beta1: float = number("[0, 1)", 0.9)
-    beta2: float = number("[0, 1]", 0.99)
-    floor: float = number("(0, inf)", 1e-3)
+    beta1: float = number("[0, 1)", default=0.9)
+    beta2: float = number("[0, 1]", default=0.99)
+    floor: float = number("(0, inf)", default=1e-3)
 
     claims = (Reduction("FedAvg", when={"beta1": 0.0, "beta2": 1.0, "floor": 0.5}),)
 
@@ -101,9 +101,9 @@ class FedYogi(_Adaptive):
 
     lr: Rate = rate()
     server_lr: Rate = rate()
-    beta1: float = number("[0, 1)", 0.9)
-    beta2: float = number("[0, 1]", 0.99)
-    floor: float = number("(0, inf)", 1e-3)
+    beta1: float = number("[0, 1)", default=0.9)
+    beta2: float = number("[0, 1]", default=0.99)
+    floor: float = number("(0, inf)", default=1e-3)
 
     claims = (Reduction("FedAvg", when={"beta1": 0.0, "beta2": 1.0, "floor": 0.5}),)
 
@@ -130,8 +130,8 @@ class FedAdagrad(_Adaptive):
 
     lr: Rate = rate()
     server_lr: Rate = rate()
-    beta1: float = number("[0, 1)", 0.0)
-    floor: float = number("(0, inf)", 1e-3)
+    beta1: float = number("[0, 1)", default=0.0)
+    floor: float = number("(0, inf)", default=1e-3)
 
     def second_moment(self, v: Vector, delta: Vector) -> Vector:
         return each(lambda a, d: a + d**2, v, delta)

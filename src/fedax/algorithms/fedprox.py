@@ -36,7 +36,7 @@ class FedProx(Algorithm):
 
     lr: Rate = rate()
     mu: float = number("[0, inf)")
-    server_lr: Rate = rate(1.0)
+    server_lr: Rate = rate(default=1.0)
 
     reference = "Li et al. 2020, Algorithm 2"
     claims = (

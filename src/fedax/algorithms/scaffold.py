@@ -36,8 +36,8 @@ class SCAFFOLD(Algorithm):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(1.0)
-    option: str = choice("II", "I")
+    server_lr: Rate = rate(default=1.0)
+    option: str = choice("II", "I", default="II")
 
     reference = "Karimireddy et al. 2020, Algorithm 1"
     keeps = "its control variate c_i"

@@ -26,9 +26,7 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 Set = Annotated[
     list[str],
-    typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Set a field anew, such as algorithm.lr=0.05; repeatable."
-    ),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field anew, such as algorithm.lr=0.05; repeatable."),
 ]
 Out = Annotated[
     Path | None,
@@ -173,9 +171,7 @@ def compare(
     if seeds is not None:
         parts = [part.strip() for part in seeds.split(",")]
         if not all(part.isdecimal() for part in parts):
-            raise FedaxError(
-                f"--seeds is {seeds!r}: it must be whole numbers with commas between, such as 0,1,2"
-            )
+            raise FedaxError(f"--seeds is {seeds!r}: it must be whole numbers with commas between, such as 0,1,2")
         overrides.append(("seeds", f"[{', '.join(str(int(part)) for part in parts)}]"))
     from fedax.experiments import read
 
@@ -201,9 +197,7 @@ def demo(out: Out = None, quiet: Quiet = False, debug: Debug = False) -> None:
 
 @app.command("list")
 def list_(
-    kind: Annotated[
-        str, typer.Argument(help="algorithms, datasets, models or partitions; all if left out.")
-    ] = "",
+    kind: Annotated[str, typer.Argument(help="algorithms, datasets, models or partitions; all if left out.")] = "",
 ) -> None:
     """Show what an experiment can name: methods, datasets, models, partitions.
 

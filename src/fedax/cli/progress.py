@@ -107,7 +107,5 @@ def metrics(row: dict[str, Any]) -> str:
         "personal accuracy": row.get(f"personal_{part}_accuracy"),
         "personal loss": row.get(f"personal_{part}_loss") if f"personal_{part}_accuracy" not in row else None,
     }
-    words = {
-        k: f"{100 * v:.1f} %" if "accuracy" in k else f"{v:.4g}" for k, v in shown.items() if v is not None
-    }
+    words = {k: f"{100 * v:.1f} %" if "accuracy" in k else f"{v:.4g}" for k, v in shown.items() if v is not None}
     return ", ".join(f"{key} {value}" for key, value in words.items())

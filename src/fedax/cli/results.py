@@ -19,7 +19,7 @@ UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")
 
 
 def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
-    """Write the report of a run, or of a comparison with its summary (`fedax report` writes that of one of its runs)."""
+    """Write the report of a run, or of a comparison with its summary; `fedax report` writes that of one of its runs."""
     if list(runs) != [folder]:
         write_summary(folder / "summary.csv", runs)
     return report.write(folder, list(runs))
@@ -29,9 +29,7 @@ def write_summary(path: Path, runs: Sequence[Path]) -> None:
     """One line per algorithm, each final metric as its mean and its deviation over seeds."""
     rows = [_plain(row) for row in report.table(list(runs))]
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
-    )
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_whole(path, text.getvalue().encode())

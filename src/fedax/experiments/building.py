@@ -34,9 +34,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Federation]:
 def _loss(asked: str | None, federation: Federation) -> str:
     classes, dataset = federation.info["classes"], federation.info["dataset"]
     if asked == "cross_entropy" and classes is None:
-        raise FedaxError(
-            f"problem.loss is 'cross_entropy': {dataset} has no classes, so it must be 'squared'"
-        )
+        raise FedaxError(f"problem.loss is 'cross_entropy': {dataset} has no classes, so it must be 'squared'")
     if asked == "logistic" and classes != 2:
         has = "no classes" if classes is None else f"{classes} classes"
         raise FedaxError(f"problem.loss is 'logistic': it needs data of two classes, and {dataset} has {has}")

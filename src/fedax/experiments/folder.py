@@ -91,9 +91,7 @@ def claim(folder: Path) -> None:
 def refuse_taken(folder: Path) -> None:
     """Raise if a directory holds something, which a run must not overwrite."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FedaxError(
-            f"out is {str(folder)!r}: it already holds something, choose another directory or remove it"
-        )
+        raise FedaxError(f"out is {str(folder)!r}: it already holds something, choose another directory or remove it")
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -106,9 +104,7 @@ def run_folders(folder: Path) -> list[Path]:
         names = sorted(p.name for p in (folder / RUNS).glob("*"))
     found = [path for name in names if (path := folder / RUNS / name / "metrics.jsonl").is_file()]
     if not found:
-        raise FedaxError(
-            f"{str(folder)!r} is not a run or a comparison: it has no metrics.jsonl and no runs with one"
-        )
+        raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no metrics.jsonl and no runs with one")
     return [path.parent for path in found]
 
 

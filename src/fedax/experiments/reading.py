@@ -76,15 +76,11 @@ def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
             for table in inside:
                 _set(table, parts, value, key)
         elif int(first) >= len(inside) or not rest:
-            raise FedaxError(
-                f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr"
-            )
+            raise FedaxError(f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr")
         else:
             _set(inside[int(first)], rest, value, key)
     elif not isinstance(inside, dict):
-        raise FedaxError(
-            f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own"
-        )
+        raise FedaxError(f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own")
     elif rest and first == "algorithm" and rest[0] == "0" and isinstance(inside.get(first), dict):
         _set(inside[first], rest[1:], value, key)
     elif rest:

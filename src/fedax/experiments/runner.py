@@ -89,9 +89,7 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) 
         _simulation(experiment, problem, federation, table, experiment.seeds[0])
     tasks = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
     comparison = len(tasks) > 1
-    planned = [
-        Run(str(t.label), seed, out / RUNS / _name(t, seed) if comparison else out) for t, seed in tasks
-    ]
+    planned = [Run(str(t.label), seed, out / RUNS / _name(t, seed) if comparison else out) for t, seed in tasks]
     if comparison:
         claim(out)
         write_json(out / EXPERIMENT, resolved_comparison(experiment, [run.folder.name for run in planned]))
@@ -137,9 +135,7 @@ def _simulation(
     )
 
 
-def _carry_out(
-    plan: Run, simulation: Simulation, folder: RunFolder, progress: Progress, interrupt: Interrupt
-) -> Run:
+def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: Progress, interrupt: Interrupt) -> Run:
     """Run one simulation to its end, whatever that is, and write what it made."""
 
     def advance(rounds: int) -> None:

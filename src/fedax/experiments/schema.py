@@ -220,9 +220,7 @@ def _hyperparameter(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return _schedule(key, value)
     if not isinstance(value, bool | int | float | str):
-        raise FedaxError(
-            f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table"
-        )
+        raise FedaxError(f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table")
     return value
 
 

@@ -120,7 +120,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def _flat(tree: Any) -> dict[str, np.ndarray[Any, Any]]:
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {_name(path): np.ascontiguousarray(leaf) for path, leaf in leaves}
+    return {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
 def _name(path: Any) -> str:

@@ -28,6 +28,7 @@ from fedax.simulation.result import HISTORY, History, Result, unwrap
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
+_SAID: set[str] = set()  # advice is given once
 EXECUTORS = ("auto", "batched", "looped", "debug")
 
 
@@ -97,6 +98,9 @@ class Simulation:
         self.gradients = self.floats_up = self.floats_down = 0
         self.took_part = np.zeros(plan.clients, bool)
         self._good: Any = None  # the shared model of the last evaluation
+        if (advice := algorithm.advice(plan.max_steps)) is not None and advice not in _SAID:
+            _SAID.add(advice)
+            log.warning(advice)
         if self.out is not None:
             self._claim(self.out)
 

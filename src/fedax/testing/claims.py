@@ -36,11 +36,11 @@ def reduction(subject: Subject, claimed: Reduction) -> str:
     start, largest = view(b), 0.0
     for r in range(1, ROUNDS + 1):
         found, expected = view(a.advance()), view(b.advance())
-        apart = gap(found, expected)
-        if not apart <= TOLERANCE:
+        distance = gap(found, expected)
+        if not distance <= TOLERANCE:
             models = f"{claimed.model} models {shown(np.ravel(found))} and {shown(np.ravel(expected))}"
-            raise Broken(f"{subject.name} is not {other} in round {r}: {models}, apart by {apart:.1e}")
-        largest = max(largest, apart)
+            raise Broken(f"{subject.name} is not {other} in round {r}: {models}, apart by {distance:.1e}")
+        largest = max(largest, distance)
     if gap(start, view(b)) < 1e-3:
         raise Broken(f"{subject.name} against {other}: neither moved in {ROUNDS} rounds, so nothing was compared")
     return f"largest difference {largest:.1e} in {ROUNDS} rounds"
@@ -132,7 +132,7 @@ Reference = Callable[[Task], Iterable[Any]]
 
 
 def reference(subject: Subject, follow: Reference) -> str:
-    """The shared model of each round, with unequal work and clients that sit out, against another implementation."""
+    """Each round's models, with unequal work and clients that sit out, against another implementation."""
     federation, _ = quadratics(subject.seed, rows=WORK)
     options = {"cohort": PARTIAL, "local_epochs": 1, "batch_size": 1}
     trial = subject.trial(Setting(QUADRATIC, federation, options))
@@ -141,9 +141,22 @@ def reference(subject: Subject, follow: Reference) -> str:
     task = Task(trial.shared, cohorts, WORK, federation.arrays["A"][first], federation.arrays["b"][first])
     largest = 0.0
     for r, expected in enumerate(follow(task), start=1):
-        apart = gap(trial.advance().shared, expected)
-        if not apart <= TOLERANCE:
-            models = f"{shown(trial.shared)}, not {shown(np.asarray(expected))}"
-            raise Broken(f"{subject.algorithm} leaves its reference in round {r}: {models}, apart by {apart:.1e}")
-        largest = max(largest, apart)
+        trial.advance()
+        for whose, found, wanted in _pairs(trial, expected):
+            distance = gap(found, wanted)
+            if not distance <= TOLERANCE:
+                models = f"{shown(found)}, not {shown(wanted)}, apart by {distance:.1e}"
+                raise Broken(f"{subject.algorithm} leaves its reference in round {r}: {whose} {models}")
+            largest = max(largest, distance)
     return f"largest difference {largest:.1e} in {trial.state.round} rounds"
+
+
+def _pairs(trial: Trial, expected: Any) -> list[tuple[str, Array, Array]]:
+    """What a round's models are and should be: the shared one, and all personal ones if they are given."""
+    if not isinstance(expected, tuple):
+        return [("shared model", trial.shared, np.asarray(expected))]
+    shared, personal = (np.asarray(models) for models in expected)
+    return [
+        ("shared model", trial.shared, shared),
+        ("personal models", np.ravel(trial.personal), np.ravel(personal)),
+    ]

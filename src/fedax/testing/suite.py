@@ -45,8 +45,8 @@ def check_algorithm(
     checks: names of checks to run: purity, shapes, sizes, gradients, determinism, client order, executors,
         sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or one by its
         text), reference; None for all.
-    reference: another implementation, in plain NumPy for one: a function of a `Task` that gives the shared
-        model after each round.
+    reference: another implementation, in plain NumPy for one: a function of a `Task` that gives, after each
+        round, the shared model or the pair of it and all personal models.
 
     A check that breaks off with an error has failed. All run in double precision; `shapes` looks at single too.
 

@@ -40,18 +40,21 @@ def load_class(target: str) -> type[Algorithm]:
         raise FedaxError(f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(here)
-    found: Any = getattr(module, class_name, None)
-    if isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found):
-        return found
-    if found is not None:
+    if not hasattr(module, class_name):
+        raise unknown(f"class of {module_name}", class_name, _methods(module))
+    found = getattr(module, class_name)
+    if not _is_method(found):
         raise FedaxError(f"{target} is no method: derive it from fedax.Algorithm and decorate it with @fedax.algorithm")
-    raise unknown(f"class of {module_name}", class_name, _methods(module))
+    cls: type[Algorithm] = found
+    return cls
+
+
+def _is_method(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)
 
 
 def _methods(module: Any) -> list[str]:
-    return [
-        n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Algorithm) and v is not Algorithm
-    ]
+    return [name for name, value in vars(module).items() if _is_method(value)]
 
 
 def make(cls: type[Algorithm], **params: Any) -> Algorithm:

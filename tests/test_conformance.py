@@ -1,0 +1,345 @@
+"""Every method passes the conformance suite, and the suite rejects methods that are broken on purpose."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fedax
+from fedax.algorithms import ALGORITHMS
+from fedax.algorithms.base import rate
+from fedax.algorithms.claims import Optimum, Reduction
+from fedax.errors import FedaxError
+from fedax.local import Client
+from fedax.testing import Check, Report, check_algorithm, check_target, load_class, make, quadratics, running
+from fedax.testing.trial import Trial
+from fedax.vectors import each, zeros
+
+CHEAP = ["purity", "shapes", "sizes", "gradients"]  # nothing compiles whole rounds
+VARIANTS = [
+    make(cls, **{field.name: value})
+    for cls in ALGORITHMS.values()
+    for field in dataclasses.fields(cls)
+    for value in field.metadata.get("choices", ())
+    if value != field.default
+]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_method_passes(name):
+    check_target(name).raise_if_failed()
+
+
+@pytest.mark.parametrize("algorithm", VARIANTS, ids=repr)
+def test_every_choice_keeps_the_contract(algorithm):
+    check_algorithm(algorithm, checks=CHEAP).raise_if_failed()
+
+
+# -- methods broken on purpose, each in one respect --------------------------------------------------------
+
+
+@fedax.algorithm
+class Sound(fedax.FedAvg):
+    """FedAvg under another name, with a state of its clients' to lose."""
+
+    lr: float = rate()
+    server_lr: float = rate(default=1.0)
+    keeps = "its last change"
+
+    def client_init(self, x0):
+        return zeros(x0)
+
+    def finish(self, x_i, oracle, x, client, ctx):
+        return x_i - x, x_i - x
+
+
+@fedax.algorithm
+class Remembers(fedax.FedAvg):
+    seen = []  # noqa: RUF012
+
+    def step(self, x_i, oracle, x, client, ctx):
+        self.seen.append(1)
+        return x_i - self.lr * len(self.seen) * oracle.grad(x_i)
+
+
+@fedax.algorithm
+class Writes(fedax.FedAvg):
+    log = []  # noqa: RUF012
+
+    def update(self, x, delta, ctx):
+        self.log.append("updated")
+        return x + delta
+
+
+@fedax.algorithm
+class Rolls(fedax.FedAvg):
+    def init(self, x0):
+        return each(lambda a: a + np.random.uniform(), x0)  # noqa: NPY002
+
+
+@fedax.algorithm
+class Narrows(fedax.FedAvg):
+    def step(self, x_i, oracle, x, client, ctx):
+        return each(lambda a: a.astype(jnp.float16), x_i - self.lr * oracle.grad(x_i))
+
+
+@fedax.algorithm
+class KeepsSingle(Sound):
+    def client_init(self, x0):
+        return each(lambda a: jnp.zeros(a.shape, jnp.float32), x0)
+
+
+@fedax.algorithm
+class Reshapes(fedax.FedAvg):
+    def model(self, x):
+        return x, x
+
+
+@fedax.algorithm
+class OverstatesUp(fedax.FedAvg):
+    up = 2
+
+
+@fedax.algorithm
+class UnderstatesDown(fedax.FedAvg):
+    def init(self, x0):
+        return x0, x0
+
+    def begin(self, message, client, ctx):
+        return message[0]
+
+    def finish(self, x_i, oracle, message, client, ctx):
+        return x_i - message[0], client
+
+    def update(self, server, delta, ctx):
+        return server[0] + delta, server[1]
+
+    def model(self, server):
+        return server[0]
+
+
+@fedax.algorithm
+class HidesItsState(Sound):
+    keeps = "nothing"
+
+
+@fedax.algorithm
+class UnderstatesGradients(fedax.FedAvg):
+    def step(self, x_i, oracle, x, client, ctx):
+        return x_i - self.lr / 2 * (oracle.grad(x_i) + oracle.grad(x_i))
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "detail"),
+    [
+        (Sound, None, ""),
+        (Remembers, "purity", "Remembers.step gives two answers to the same inputs: first "),
+        (Writes, "purity", "Writes.log changed while its functions were called: from "),
+        (Rolls, "purity", "Rolls.init gives two answers"),
+        (Narrows, "shapes", "Narrows.step, float32 model: gives float16"),
+        (KeepsSingle, "shapes", "KeepsSingle.client_init gives float32 at "),
+        (Reshapes, "shapes", "Reshapes.model, float32 model: gives the tree "),
+        (OverstatesUp, "sizes", "OverstatesUp declares up = 2, that is 128 floats for d = 64, but sends 64"),
+        (UnderstatesDown, "sizes", "UnderstatesDown declares down = 1, that is 64 floats for d = 64, but sends 128"),
+        (HidesItsState, "sizes", "declares keeps = 'nothing', but a client's state is 64 floats"),
+        (UnderstatesGradients, "gradients", "declares gradients = 1 a local step, but takes 2"),
+    ],
+)
+def test_the_contracts_checks_reject(cls, check, detail):
+    report = check_algorithm(cls(lr=0.05), checks=CHEAP)
+    assert [c.name for c in report.failed] == ([] if check is None else [check]), str(report)
+    assert detail in str([c.detail for c in report.failed])
+
+
+@fedax.algorithm
+class Climbs(fedax.FedAvg):
+    def step(self, x_i, oracle, x, client, ctx):
+        return x_i + self.lr * oracle.grad(x_i)
+
+
+@fedax.algorithm
+class CompilesItsRate(fedax.FedAvg):
+    lr: float = dataclasses.field(default=0.05, metadata={"static": True})
+
+
+@fedax.algorithm
+class Hurries(fedax.FedAvg):
+    claims = (Reduction("FedAvg"),)
+
+    def step(self, x_i, oracle, x, client, ctx):
+        return x_i - 1.001 * self.lr * oracle.grad(x_i)
+
+
+@fedax.algorithm
+class Borrows(fedax.FedAvg):
+    claims = (Reduction("FedWhat"),)
+
+
+@fedax.algorithm
+class Stands(fedax.LocalOnly):
+    claims = (Reduction("LocalOnly"),)
+
+
+@fedax.algorithm
+class PromisesAll(fedax.FedAvg):
+    claims = (Optimum("full"), Optimum("partial", rounds=300))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "check", "detail"),
+    [
+        (Rolls(lr=0.05), "determinism", "two runs with seed 0 are not the same: the largest difference is "),
+        (Remembers(lr=0.01), "executors", "the executors batched and looped differ by "),
+        (CompilesItsRate(), "compilation", "lr = 0.0505 after 0.05 compiled "),
+        (Climbs(lr=0.05), "progress", "above the minimum in 64 rounds"),
+        (Hurries(lr=0.05), "is FedAvg when always", "is not FedAvg(lr=0.05, server_lr=1.0) in round 1: shared "),
+        (Borrows(lr=0.05), "is FedWhat when always", "which is no method of fedax.algorithms"),
+        (Stands(lr=0.05), "is LocalOnly when always", "neither moved"),
+        (PromisesAll(lr=0.05), Optimum("full").text, "8 of 8 clients, 5 local steps is "),
+        (PromisesAll(lr=0.05), Optimum("partial").text, "from the optimum after 300 rounds"),
+        (PromisesAll(lr=9.0), Optimum("full").text, "met NaN or infinity in round "),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value),
+)
+def test_the_runs_checks_reject(algorithm, check, detail):
+    (found,) = check_algorithm(algorithm, checks=[check]).checks
+    assert found.status == "failed"
+    assert detail in found.detail
+
+
+# A method cannot reach the other clients, so for these the machinery around it is broken instead.
+
+
+def fails(check):
+    (found,) = check_algorithm(Sound(lr=0.05), checks=[check]).checks
+    return found.status == "failed"
+
+
+def test_sitting_out_is_checked(monkeypatch):
+    assert not fails("sitting out")
+    cohort = Trial.cohort
+    monkeypatch.setattr(Trial, "cohort", lambda self, r: [i for i in range(6) if i not in cohort(self, r)])
+    assert fails("sitting out")
+
+
+def test_client_order_is_checked(monkeypatch):
+    assert not fails("client order")
+    monkeypatch.setattr(fedax.Federation, "reordered", lambda self, order: self)
+    assert fails("client order")
+
+
+def test_a_stored_state_without_the_clients_is_noticed(monkeypatch):
+    stored = running._stored
+    assert not fails("save and load")
+    lost = lambda s: dataclasses.replace(stored(s), server=zeros(s.server))  # noqa: E731
+    monkeypatch.setattr(running, "_stored", lost)
+    assert fails("save and load")
+
+
+def test_steps_that_depend_on_other_clients_are_noticed(monkeypatch):
+    @fedax.algorithm
+    class Fresh(Sound):  # not compiled yet
+        pass
+
+    monkeypatch.setattr(Client, "steps", property(lambda self: jnp.max(self.data.steps[:2])))
+    (found,) = check_algorithm(Fresh(lr=0.05), checks=["unequal steps"]).checks
+    assert found.status == "failed"
+    assert "when the others take 1 step each" in found.detail
+
+
+# -- the report and its ways in ----------------------------------------------------------------------------
+
+
+@fedax.algorithm
+class Crashes(fedax.FedAvg):
+    def step(self, x_i, oracle, x, client, ctx):
+        raise RuntimeError("boom\nand more")
+
+
+def test_a_crash_is_a_failed_check_and_no_end():
+    report = check_algorithm(Crashes(lr=0.05), checks=CHEAP)
+    assert [c.status for c in report.checks] == ["failed"] * 4
+    assert all("Crashes: RuntimeError: boom" in c.detail and "and more" not in c.detail for c in report.checks)
+
+
+def test_a_report_reads_like_a_table():
+    detail = "a long story [with brackets] " * 8
+    report = Report("Mine(lr=0.1)", [Check("purity", "passed"), Check("sizes", "failed", detail)])
+    assert not report.passed
+    assert str(report).splitlines()[0] == "Mine(lr=0.1): 1 passed, 1 failed"
+    assert all(len(line) <= 110 for line in str(report).splitlines())
+    console = Console(width=100, file=io.StringIO())
+    console.print(report.table())
+    text = console.file.getvalue()
+    assert "purity" in text
+    assert "[with brackets]" in text
+    with pytest.raises(AssertionError, match="failed   sizes  a long story"):
+        report.raise_if_failed()
+    Report("Mine(lr=0.1)", [Check("purity", "passed"), Check("order", "skipped")]).raise_if_failed()
+
+
+def test_a_check_that_does_not_exist_is_refused():
+    with pytest.raises(FedaxError, match="unknown check 'puriti': did you mean 'purity'"):
+        check_algorithm(fedax.FedAvg(lr=0.05), checks=["puriti"])
+    with pytest.raises(FedaxError, match=r"algorithm must be a fedax.Algorithm"):
+        check_algorithm("FedAvg")
+
+
+SOURCE = """
+import fedax
+from fedax.algorithms.base import integer, number, rate
+
+@fedax.algorithm
+class Mine(fedax.FedAvg):
+    lr: float = rate()
+    weight: float = number("(2, 3]")
+    inner: int = integer("[1, inf)")
+
+@fedax.algorithm
+class Undeclared(fedax.FedAvg):
+    lr: float
+
+class Plain(fedax.FedAvg):
+    pass
+
+other = 1
+"""
+
+
+def test_a_target_is_found_from_the_current_directory(tmp_path, monkeypatch):
+    (tmp_path / "their_methods.py").write_text(SOURCE)
+    (tmp_path / "their_broken.py").write_text("import nowhere_at_all")
+    monkeypatch.chdir(tmp_path)
+    cls = load_class("their_methods:Mine")
+    assert repr(make(cls)) == "Mine(lr=0.05, server_lr=1.0, weight=2.5, inner=1)"
+    for target, message in {
+        "their_methods:Mien": "unknown class of their_methods 'Mien': did you mean 'Mine'",
+        "their_methods:other": "their_methods:other is no method",
+        "their_broken:Mine": "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'",
+        "nowhere_at_all:Mine": "the module 'nowhere_at_all' cannot be imported",
+        "Mine": "a method is named as module:Class",
+    }.items():
+        with pytest.raises(FedaxError, match=message):
+            load_class(target)
+    with pytest.raises(FedaxError, match="Undeclared needs lr, which has neither a default nor an interval"):
+        check_target("their_methods:Undeclared")
+    with pytest.raises(FedaxError, match=r"lr must be in \(0, inf\), not -1"):
+        check_target("their_methods:Mine", lr=-1)
+
+
+def test_quadratics_have_their_optimum():
+    federation, optimum = quadratics(seed=7, clients=4, dimension=3, rows=(1, 3, 2, 1))
+    a, b = federation.arrays["A"], federation.arrays["b"]
+    assert federation.train.count.tolist() == [1, 3, 2, 1]
+    first = federation.train.start
+    gradient = sum(a[i] @ (optimum - b[i]) for i in first)
+    assert np.linalg.norm(gradient) < 1e-12
+    assert np.linalg.norm(a[0] @ (optimum - b[0])) > 0.1
+    same, optimum = quadratics(seed=7, alike=True)
+    assert np.ptp(same.arrays["A"], axis=0).max() == 0
+    np.testing.assert_allclose(optimum, same.arrays["b"][3], rtol=1e-12)
