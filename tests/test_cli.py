@@ -471,3 +471,35 @@ def test_the_demo_shows_what_the_methods_are_for(demo: tuple[Path, subprocess.Co
     counts = np.array(document(here / "runs/demo/runs/fedavg-seed0/clients.json")["label_counts"])
     assert counts.shape == (20, 10)
     assert ((counts > 0).sum(axis=1) == 2).all()
+
+
+def test_check_reads_like_a_table_and_fails_for_a_broken_method(type_: Fedax) -> None:
+    said = type_("check", "FedAvg", "--set", "lr=0.1")
+    assert said.code == 0, said.err
+    assert "FedAvg(lr=0.1, server_lr=1.0)" in said.out
+    assert "purity" in said.out
+    Path("mine.py").write_text(BROKEN)
+    said = type_("check", "mine:Mine")
+    assert said.code == 1
+    assert "failed" in said.out
+    said = type_("check", "mine:Main")
+    assert (said.code, said.out) == (2, "")
+    assert "did you mean 'Mine'" in said.err
+    assert type_("check", "FedAvg", "--set", "lr").code == 2
+
+
+BROKEN = """
+from fedax.algorithms.base import Algorithm, algorithm, rate
+from fedax.algorithms.claims import Reduction
+
+@algorithm
+class Mine(Algorithm):
+    lr: float = rate()
+    claims = (Reduction("FedAvg"),)
+    def step(self, x_i, oracle, x, client, ctx):
+        return x_i - 2 * self.lr * oracle.grad(x_i)
+    def finish(self, x_i, oracle, x, client, ctx):
+        return x_i - x, client
+    def update(self, x, delta, ctx):
+        return x + delta
+"""

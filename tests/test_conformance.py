@@ -295,13 +295,13 @@ import fedax
 from fedax.algorithms.base import integer, number, rate
 
 @fedax.algorithm
-class Mine(fedax.FedAvg):
+class Mine(fedax.Algorithm):
     lr: float = rate()
     weight: float = number("(2, 3]")
     inner: int = integer("[1, inf)")
 
 @fedax.algorithm
-class Undeclared(fedax.FedAvg):
+class Undeclared(fedax.Algorithm):
     lr: float
 
 class Plain(fedax.FedAvg):
@@ -316,7 +316,7 @@ def test_a_target_is_found_from_the_current_directory(tmp_path, monkeypatch):
     (tmp_path / "their_broken.py").write_text("import nowhere_at_all")
     monkeypatch.chdir(tmp_path)
     cls = load_class("their_methods:Mine")
-    assert repr(make(cls)) == "Mine(lr=0.05, server_lr=1.0, weight=2.5, inner=1)"
+    assert repr(make(cls)) == "Mine(lr=0.05, weight=2.5, inner=1)"
     for target, message in {
         "their_methods:Mien": "unknown class of their_methods 'Mien': did you mean 'Mine'",
         "their_methods:other": "their_methods:other is no method",

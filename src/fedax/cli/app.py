@@ -107,6 +107,7 @@ def _fedax(
     [bold]fedax list[/bold]                               methods, datasets, models, partitions
     [bold]fedax run experiment.toml[/bold]                one method
     [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
+    [bold]fedax check module:Class[/bold]                 is a method of your own what it says it is?
     """
 
 
@@ -208,6 +209,39 @@ def list_(
     from fedax.cli.listing import show
 
     show(kind)
+
+
+@app.command()
+def check(
+    method: Annotated[
+        str, typer.Argument(metavar="module:Class", help="A method of your own, or one of Fedax's by name.")
+    ],
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="FIELD=VALUE", help="A hyper-parameter, such as lr=0.1; repeatable.")
+    ] = [],  # noqa: B006
+    debug: Debug = False,
+) -> None:
+    """Check a method against the contract and its own claims: purity, invariances, reductions, fixed points.
+
+    \b
+    fedax check mymodule:MyMethod --set lr=0.1
+    fedax check SCAFFOLD
+    """
+    from fedax.cli.progress import console
+    from fedax.experiments.reading import parse_value
+    from fedax.testing import check_target
+
+    chosen = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise FedaxError(f"--set takes FIELD=VALUE, not {setting!r}")
+        chosen[name.strip()] = parse_value(value)
+    with console().status(f"checking {method}"):
+        found = check_target(method, **chosen)
+    console().print(found.table())
+    if not found.passed:
+        raise Ended(FAILED)
 
 
 @app.command()

@@ -27,10 +27,27 @@ def algorithms() -> Table:
     from fedax.algorithms import ALGORITHMS
 
     rows = [
-        (name, kind(cls), cls.keeps, ", ".join(map(_field, dataclasses.fields(cls))), cls.reference)  # type: ignore[arg-type]
+        (
+            name,
+            kind(cls),
+            cls.keeps,
+            f"{_times(cls.down)} / {_times(cls.up)}",
+            str(cls.gradients),
+            ", ".join(map(_field, dataclasses.fields(cls))),  # type: ignore[arg-type]
+            cls.reference,
+        )
         for name, cls in ALGORITHMS.items()
     ]
-    return _table("Algorithms", ("name", "kind", "a client keeps", "hyper-parameters", "reference"), rows)
+    columns = (
+        "name",
+        "kind",
+        "a client keeps",
+        "floats down / up",
+        "gradients a step",
+        "hyper-parameters",
+        "reference",
+    )
+    return _table("Algorithms", columns, rows)
 
 
 def datasets() -> Table:
@@ -83,6 +100,10 @@ def kind(cls: Any) -> str:
     'personal'
     """
     return ("personal" if cls.personalised else "shared") + (", composite" if cls.composite else "")
+
+
+def _times(vectors: int) -> str:
+    return "d" if vectors == 1 else f"{vectors} d" if vectors else "0"
 
 
 def _field(field: dataclasses.Field[Any]) -> str:

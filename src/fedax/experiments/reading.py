@@ -60,7 +60,7 @@ def override(table: dict[str, Any], key: str, text: str) -> None:
         if homes:
             raise FedaxError(f"unknown field {key!r}: did you mean {homes[0]!r}?")
         raise unknown("field", key, Experiment.model_fields)
-    _set(table, parts, _value(text), key)
+    _set(table, parts, parse_value(text), key)
 
 
 def _fields_of(inside: Any) -> set[str]:
@@ -89,7 +89,7 @@ def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
         inside[first] = value
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
     except tomllib.TOMLDecodeError:

@@ -93,8 +93,8 @@ def _distance(trial: Trial, best: Array) -> float:
 
 def progress(subject: Subject) -> str:
     """On clients that are all alike the shared model's objective falls."""
-    if subject.algorithm.up == 0:
-        raise Skipped("nothing is sent, so the shared model stays where it is")
+    if not subject.algorithm.shared:
+        raise Skipped("there is no shared model")
     federation, best = quadratics(subject.seed, alike=True)
     a = federation.arrays["A"][0]
     trial = subject.trial(smooth(federation))
