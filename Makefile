@@ -26,7 +26,7 @@ demo: $(VENV)/.core  ## a comparison on handwritten digits: a table and an HTML 
 
 test: $(VENV)/.test  ## lint, types and all tests
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

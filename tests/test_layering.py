@@ -37,7 +37,7 @@ def test_a_method_uses_vectors_only(path):
         "fedax.vectors",
         "fedax.errors",
         "optax",
-        "warnings",
+        "fedax.regularizers",
     )
     assert all(name.startswith(allowed) for name in imported), imported
 

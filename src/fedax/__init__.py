@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedax.data import Federation
     from fedax.errors import DivergedError, FedaxError
     from fedax.problem import Oracle, Problem
-    from fedax.simulation import History, Result, Simulation, load, simulate, stream
+    from fedax.simulation import History, Result, Simulation, grid, load, simulate, stream, sweep
     from fedax.vectors import Vector
 
 _ROOMS = (
@@ -41,7 +41,9 @@ _NAMES = {
     "Result": "fedax.simulation",
     "Simulation": "fedax.simulation",
     "load": "fedax.simulation",
+    "grid": "fedax.simulation",
     "simulate": "fedax.simulation",
+    "sweep": "fedax.simulation",
     "stream": "fedax.simulation",
     "Vector": "fedax.vectors",
 }

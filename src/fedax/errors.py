@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class FedaxError(ValueError):
@@ -13,7 +14,7 @@ class FedaxError(ValueError):
 class DivergedError(FedaxError):
     """Training met NaN or infinity; `round` is the first bad round, `result` what was good before it."""
 
-    def __init__(self, message: str, *, round: int, result: object = None) -> None:
+    def __init__(self, message: str, *, round: int, result: Any = None) -> None:
         super().__init__(message)
         self.round = round
         self.result = result

@@ -226,6 +226,10 @@ class Oracle:
         product: Vector = jax.jvp(jax.grad(self._loss), (x,), (v,))[1]
         return product
 
+    def prox(self, x: Vector, t: Any) -> Vector:
+        psi = self._problem.regularizer
+        return x if psi is None else psi.prox(x, t)
+
     def fresh(self, n: int = 1) -> Oracle:
         if self._fresh is None:
             raise FedaxError("this oracle has no further minibatches")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
@@ -89,6 +90,9 @@ class Oracle(Protocol):
 
     def hvp(self, x: Vector, v: Vector) -> Vector:
         """The Hessian at x times v."""
+
+    def prox(self, x: Vector, t: Any) -> Vector:
+        """argmin over z of psi(z) + ||z - x||^2 / (2t)."""
 
     def fresh(self, n: int = 1) -> Oracle:
         """The oracle on the step's n-th further, independent minibatch."""
@@ -175,9 +179,15 @@ class Algorithm:
     def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
         return self.model(server)
 
-    def advice(self, steps: int) -> str | None:
-        """A sentence on a sufficient condition of the method's theorem that K local steps do not meet, or None."""
+    def advice(self, steps: int, smoothness: Callable[[], float]) -> str | None:
+        """A sentence on a sufficient condition of the method's theorem that a run does not meet, or None.
+
+        steps is K; smoothness estimates the clients' L when called.
+        """
         return None
+
+    def refuse(self, regularizer: Any) -> None:
+        """Raise a FedaxError if the method cannot handle this psi (None for no psi)."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]

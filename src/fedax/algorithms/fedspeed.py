@@ -71,7 +71,7 @@ class FedSpeed(Algorithm):
         Reduction("FedADMM", when={"rho": 0.0, "lam": 2.0}, other={"eta": 2.0}, participation="full"),
     )
 
-    def advice(self, steps: int) -> str | None:
+    def advice(self, steps: int, smoothness: Any) -> str | None:
         if not isinstance(self.lr, int | float) or steps >= self.lam / self.lr:
             return None
         return (

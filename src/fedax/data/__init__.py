@@ -7,6 +7,8 @@
 
 from fedax.data.datasets import DATASETS, Dataset, load
 from fedax.data.federation import Federation, Rows
+from fedax.data.fmri import haxby
+from fedax.data.generators import LASSO, LOW_RANK, Synthetic, lasso, low_rank
 from fedax.data.partitions import (
     IID,
     PARTITIONS,
@@ -20,6 +22,8 @@ from fedax.data.partitions import (
 __all__ = [
     "DATASETS",
     "IID",
+    "LASSO",
+    "LOW_RANK",
     "PARTITIONS",
     "ByLabel",
     "Dataset",
@@ -28,6 +32,10 @@ __all__ = [
     "Homogeneous",
     "Partition",
     "Rows",
+    "Synthetic",
+    "haxby",
+    "lasso",
     "load",
+    "low_rank",
     "partition",
 ]

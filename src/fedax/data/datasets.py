@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedax.data import files
+from fedax.data import files, fmri
 from fedax.data.checks import Array
 from fedax.data.federation import Federation
 from fedax.data.partitions import IID, Partition
@@ -107,5 +107,6 @@ DATASETS: dict[str, Dataset] = {
         Dataset("diabetes", "10 features of patients, regression, all standardised, 442 rows", _diabetes),
         Dataset("mnist", "28x28 images of handwritten digits, 10 classes, 60000 rows (needs FEDAX_DATA)", files.mnist),
         Dataset("a9a", "123 binary features of people, 2 classes, 32561 rows (needs FEDAX_DATA)", files.a9a),
+        Dataset("haxby", "530 voxels, faces against houses, 2 classes, 216 rows (needs FEDAX_DATA)", fmri.scans),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedax.evaluation.curvature import smoothness
 from fedax.evaluation.measure import Measurement, Meter, summary
 
-__all__ = ["Measurement", "Meter", "summary"]
+__all__ = ["Measurement", "Meter", "smoothness", "summary"]

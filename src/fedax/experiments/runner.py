@@ -24,7 +24,7 @@ from fedax.experiments.folder import (
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.schema import AlgorithmTable, Experiment, slug
 from fedax.problem import Problem
-from fedax.simulation import Simulation
+from fedax.simulation import Result, Simulation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,12 +146,13 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     simulation.on_progress = advance
     status: Status = "finished"
     message = ""
+    kept: Result | None = None
     try:
         for row in simulation:
             progress.evaluated(row)
             interrupt.check()
     except DivergedError as error:
-        status, message = "diverged", str(error)
+        status, message, kept = "diverged", str(error), error.result
     except FedaxError as error:
         status, message = "failed", str(error)
     except Stopped:
@@ -161,11 +162,12 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
         ended: Status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         folder.status(ended, simulation.state.round, str(error))
         raise
-    reached = simulation.state.round
-    simulation.result.save(plan.folder)
+    made = simulation.result if kept is None else kept
+    reached = int(made.info["rounds"])
+    made.save(plan.folder)
     folder.clients(simulation)
     folder.status(status, reached, message)
-    metrics = dict(simulation.history[-1])
+    metrics = dict(simulation.history[-1]) if simulation.history else {}
     return dataclasses.replace(plan, status=status, round=reached, message=message, metrics=metrics)
 
 

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from fedax.simulation.result import History, Result, load
 from fedax.simulation.run import Simulation, simulate, stream
+from fedax.simulation.sweep import grid, sweep
 
-__all__ = ["History", "Result", "Simulation", "load", "simulate", "stream"]
+__all__ = ["History", "Result", "Simulation", "grid", "load", "simulate", "stream", "sweep"]

@@ -78,22 +78,18 @@ class Engine:
 
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data) -> tuple[State, bool]:
         """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
-        who = self.cohorts(state.round, self.segment)
+        server, clients, alive, done = self.run(algorithm, state, np.True_, rounds, data)
+        return State(server, clients, state.round + int(done)), bool(alive)
+
+    def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data) -> Any:
+        """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
         spare = self.executor.places - self.plan.cohort
-        who = np.pad(who, ((0, 0), (0, spare)))
-        build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh)
-        run = self.problem.program(("rounds", self.plan, self.executor, self.mesh), build)
-        done, server, clients, ok = run(
-            algorithm,
-            state.server,
-            state.clients,
-            who,
-            state.round,
-            min(rounds, self.segment),
-            self.seed,
-            data,
-        )
-        return State(server, clients, state.round + int(done)), bool(ok)
+        who = np.pad(self.cohorts(state.round, self.segment), ((0, 0), (0, spare)))
+        lanes = np.ndim(alive) == 1
+        build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
+        program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
+        count = min(rounds, self.segment)
+        return program(algorithm, state.server, state.clients, alive, who, state.round, count, self.seed, data)
 
 
 @functools.lru_cache
@@ -102,33 +98,41 @@ def _cohorts(clients: int, cohort: int) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
 
-def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
+def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
+    """run(algorithm, server, clients, alive, who, first, count, seed, data) -> server, clients, alive, good rounds.
+
+    With `lanes`, algorithm, server, clients and alive have a leading axis: a grid of settings of one method goes
+    through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
+    was before.
+    """
     cohort = cohort_program(problem, plan, executor, mesh)
     taking_part = np.arange(executor.places) < plan.cohort
 
+    def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
+        share = data.count[here] if plan.weighted else 1
+        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+        states = jax.tree.map(lambda s: s[here], clients)
+        upload, new = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
+        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
+        updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
+        good = alive & finite((updated, new))
+        at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
+        clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
+        return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good
+
+    side_by_side = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None)) if lanes else one
+
     @functools.partial(jax.jit, donate_argnums=(1, 2))
     def rounds(
-        algorithm: Any, server: Any, clients: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
+        algorithm: Any, server: Any, clients: Any, alive: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
     ) -> Any:
         def body(carry: Any) -> Any:
-            r, server, clients, _ = carry
-            here = who[r]
-            share = data.count[here] if plan.weighted else 1
-            weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
-            states = jax.tree.map(lambda s: s[here], clients)
-            message = algorithm.broadcast(server)
-            upload, new = cohort(algorithm, message, states, here, weights, seed, first + r, data)
-            ctx = Context(first + r, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
-            updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
-            good = finite((updated, new))
-            at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
-            clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
-            server = jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server)
-            return jnp.where(good, r + 1, r), server, clients, good
+            r, server, clients, alive, done = carry
+            server, clients, alive = side_by_side(algorithm, server, clients, alive, who[r], first + r, seed, data)
+            return r + 1, server, clients, alive, jnp.where(alive, r + 1, done)
 
-        return jax.lax.while_loop(
-            lambda c: (c[0] < count) & c[3], body, (jnp.int32(0), server, clients, jnp.array(True))
-        )
+        start = (jnp.int32(0), server, clients, alive, jnp.zeros(jnp.shape(alive), jnp.int32))
+        return jax.lax.while_loop(lambda c: (c[0] < count) & jnp.any(c[3]), body, start)[1:]
 
     return rounds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import time
@@ -18,11 +19,12 @@ from fedax import randomness
 from fedax.algorithms.base import Algorithm
 from fedax.data.federation import Federation
 from fedax.errors import DivergedError, FedaxError, unknown
-from fedax.evaluation import Measurement, Meter, summary
+from fedax.evaluation import Measurement, Meter, smoothness, summary
+from fedax.evaluation.structure import personal_structure, prox_gradient, structure, truth_of
 from fedax.local import Client, Data, Plan, cost
 from fedax.problem import Problem
 from fedax.simulation.debug import DebugEngine
-from fedax.simulation.engine import Engine, State
+from fedax.simulation.engine import Engine
 from fedax.simulation.executors import choose
 from fedax.simulation.result import HISTORY, History, Result, unwrap
 from fedax.vectors import Vector, size
@@ -58,6 +60,7 @@ class Simulation:
         executor: str = "auto",
         chunk: int | None = None,
         devices: int | None = None,
+        zero_below: float = 1e-2,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, batch_size, sampling, weighted)
@@ -72,7 +75,7 @@ class Simulation:
             raise FedaxError(f"seed must be a whole number from 0 on, not {seed!r}")
         self.problem, self.federation, self.algorithm, self.plan = problem, federation, algorithm, plan
         self.rounds, self.eval_every, self.seed, self.on_progress = rounds, eval_every, int(seed), on_progress
-        self.out = None if out is None else Path(out)
+        self.out, self.zero_below = None if out is None else Path(out), zero_below
         x0 = self._first_parameters()
         available = len(jax.devices())
         if devices is not None and not 1 <= devices <= available:
@@ -92,13 +95,14 @@ class Simulation:
         self.meters = self._meters(eval_on, mesh, size(x0))
         self.steps = steps
         self.cost = cost(Client(problem, plan, self.data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0)
-        self.state: State = self.engine.start(algorithm, x0)
+        self.x0, self.state = x0, self.engine.start(algorithm, x0)
         self.history = History()
         self.per_client: dict[str, dict[str, Measurement]] = {}
         self.gradients = self.floats_up = self.floats_down = 0
         self.took_part = np.zeros(plan.clients, bool)
         self._good: Any = None  # the shared model of the last evaluation
-        if (advice := algorithm.advice(plan.max_steps)) is not None and advice not in _SAID:
+        advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, plan, self.data, x0))
+        if advice is not None and advice not in _SAID:
             _SAID.add(advice)
             log.warning(advice)
         if self.out is not None:
@@ -115,6 +119,7 @@ class Simulation:
             raise FedaxError(f"the model cannot be initialised on this federation: {error}") from error
         self.problem.check(params, self.federation.arrays)
         psi = self.problem.regularizer
+        self.algorithm.refuse(psi)
         if psi is not None and not psi.smooth and not self.algorithm.composite:
             name = type(self.algorithm).__name__
             log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
@@ -164,6 +169,14 @@ class Simulation:
         spent = time.perf_counter() - began
         return int(np.clip(0.5 * rounds / max(spent, 1e-6), 1, self.engine.segment))
 
+    def fork(self, algorithm: Algorithm) -> Simulation:
+        """The same run with another method of the same kind, from the start; data and programs are shared."""
+        other = copy.copy(self)
+        other.algorithm, other.history, other.per_client, other._good = algorithm, History(), {}, None
+        other.gradients = other.floats_up = other.floats_down = 0
+        other.took_part = np.zeros(self.plan.clients, bool)
+        return other
+
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
         name = type(self.algorithm).__name__
         hint = "the last good model is kept; a smaller lr usually helps"
@@ -188,12 +201,14 @@ class Simulation:
                 row |= summary(f"{part}_", found)
                 self.per_client[part] = found
                 if self.problem.regularizer is not None:
-                    psi = float(self.problem.regularizer.value(Vector(model)))
-                    row[f"{part}_objective"] = row[f"{part}_loss"] + psi
+                    row[f"{part}_objective"] = row[f"{part}_loss"] + float(
+                        self.problem.regularizer.value(Vector(model))
+                    )
             if self.algorithm.personalised:
                 own = meter.personal(self.algorithm, self.state.server, self.state.clients, self.data)
                 row |= summary(f"personal_{part}_", own)
                 self.per_client[f"personal_{part}"] = own
+        row |= self._structure(model)
         row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
         row["seconds"] = round(time.perf_counter() - started, 3)
         if not all(np.isfinite(value) for value in row.values()):
@@ -201,12 +216,29 @@ class Simulation:
             kept = self.result
             if self._good is not None:
                 kept.model, kept._personal = self._good, None
+                kept.info["rounds"] = self.history[-1]["round"]
             raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
         self._good = jax.device_get(model)
         self.history.append(row)
         if self.out is not None:
             with (self.out / HISTORY).open("a") as file:
                 file.write(json.dumps(row) + "\n")
+        return row
+
+    def _structure(self, model: Any) -> dict[str, float]:
+        """What a regularizer is for: sparsity, rank, feasibility, and how near to stationary."""
+        psi = self.problem.regularizer
+        if psi is None or psi.smooth:
+            return {}
+        truth = truth_of(self.federation.info)
+        row: dict[str, float] = {}
+        if self.algorithm.shared:
+            row |= structure(psi, jax.device_get(model), truth, self.zero_below)
+            row["prox_gradient"] = prox_gradient(self.problem, self.plan, self.data, Vector(model))
+        if self.algorithm.personalised:
+            own = unwrap(jax.device_get(self.engine.personal(self.algorithm, self.state, self.data)))
+            found = personal_structure(psi, own, truth, self.zero_below)
+            row |= {f"personal_{key}": value for key, value in found.items()}
         return row
 
     @property
@@ -241,6 +273,7 @@ def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, 
     eval_every: rounds between two evaluations. eval_on: parts to evaluate on, test rows by default.
     out: a directory for the metrics log and the models.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
+    zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
     on_progress: called with the number of rounds done, about twice a second.
 
     >>> import numpy as np, jax.numpy as jnp, fedax

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedax.algorithms import ALGORITHMS, Algorithm
 from fedax.algorithms.claims import Claim, Optimum, Reduction
-from fedax.testing.problems import CLIENTS, QUADRATIC, Array, Setting, quadratics, ragged, smooth
+from fedax.testing.problems import CLIENTS, Array, Setting, quadratics, ragged, smooth
 from fedax.testing.report import Broken, Skipped
 from fedax.testing.trial import TOLERANCE, Subject, Trial, gap, shown
 
@@ -133,12 +133,10 @@ Reference = Callable[[Task], Iterable[Any]]
 
 def reference(subject: Subject, follow: Reference) -> str:
     """Each round's models, with unequal work and clients that sit out, against another implementation."""
-    federation, _ = quadratics(subject.seed, rows=WORK)
-    options = {"cohort": PARTIAL, "local_epochs": 1, "batch_size": 1}
-    trial = subject.trial(Setting(QUADRATIC, federation, options))
-    first = federation.train.start
+    federation, _ = quadratics(subject.seed)
+    trial = subject.trial(smooth(federation, max(WORK), PARTIAL)).work(WORK)
     cohorts = [trial.cohort(r) for r in range(2 * ROUNDS)]
-    task = Task(trial.shared, cohorts, WORK, federation.arrays["A"][first], federation.arrays["b"][first])
+    task = Task(trial.shared, cohorts, WORK, federation.arrays["A"], federation.arrays["b"])
     largest = 0.0
     for r, expected in enumerate(follow(task), start=1):
         trial.advance()

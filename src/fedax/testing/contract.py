@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax.algorithms import base
 from fedax.algorithms.base import Algorithm, Context
 from fedax.local import Client
 from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, ragged, regression
@@ -143,6 +144,33 @@ def _difference(found: Any, expected: Any) -> str:
             at = jax.tree_util.keystr(path) or "its result"
             return f"gives {new.dtype}{list(new.shape)} at {at}, not {old.dtype}{list(old.shape)}"
     return ""
+
+
+def identity(subject: Subject) -> str:
+    """JAX keeps programs by the structure of what they are given: another class must have another structure.
+
+    Where it has not (classes given to `jax.tree_util.register_dataclass` compare as equal in some versions of
+    JAX if they have as many fields), a run may silently use the program of another method.
+    """
+    own: Any = jax.tree.structure(subject.algorithm)
+    for twin in _twins(subject.algorithm):
+        if own == jax.tree.structure(twin):
+            raise Broken(
+                f"{subject.name}: JAX takes {own} and {jax.tree.structure(twin)} for the same, so that either may "
+                "run the other's program; make the class a method with @fedax.algorithm alone"
+            )
+    return "told from other classes with the same parameters"
+
+
+def _twins(algorithm: Algorithm) -> list[Algorithm]:
+    """The method as two further classes, registered with JAX in two ways."""
+    fields = dataclasses.fields(algorithm)  # type: ignore[arg-type]
+    values = {field.name: getattr(algorithm, field.name) for field in fields}
+    plain: Any = dataclasses.dataclass(frozen=True)(type("Twin", (type(algorithm),), {}))
+    static = [field.name for field in fields if field.metadata.get("static")]
+    jax.tree_util.register_dataclass(plain, [name for name in values if name not in static], static)
+    classes: list[Any] = [plain, base.algorithm(type("Twin", (type(algorithm),), {}))]
+    return [cls(**values) for cls in classes]
 
 
 def _wide(subject: Subject) -> Trial:

@@ -51,12 +51,10 @@ def quadratics(
     dimension: int = DIMENSION,
     *,
     alike: bool = False,
-    rows: Sequence[int] | None = None,
 ) -> tuple[Federation, Array]:
     """Heterogeneous quadratics 1/2 (x - b_i)' A_i (x - b_i), a client each, and the minimiser of their mean.
 
-    The eigenvalues of every A_i lie in [0.5, 2]. alike: give every client the same quadratic. rows: how often
-    client i repeats its row, so that minibatches are noise-free but clients differ in work; once by default.
+    The eigenvalues of every A_i lie in [0.5, 2]. alike: give every client the same quadratic.
 
     >>> import fedax
     >>> federation, optimum = quadratics(seed=1)
@@ -72,8 +70,7 @@ def quadratics(
         b[i] = 2 * rng.normal(size=dimension)
     if alike:
         a[:], b[:] = a[0], b[0]
-    times = [1] * clients if rows is None else list(rows)
-    made = [{"A": np.repeat(a[i : i + 1], n, 0), "b": np.repeat(b[i : i + 1], n, 0)} for i, n in enumerate(times)]
+    made = [{"A": a[i : i + 1], "b": b[i : i + 1]} for i in range(clients)]
     return Federation.from_clients(made), np.linalg.solve(a.sum(0), np.einsum("nij,nj->i", a, b))
 
 

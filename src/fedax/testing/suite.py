@@ -19,6 +19,7 @@ CHECKS: dict[str, Body] = {
     "shapes": contract.shapes,
     "sizes": contract.sizes,
     "gradients": contract.gradients,
+    "identity": contract.identity,
     "determinism": running.determinism,
     "client order": running.client_order,
     "executors": running.executors,
@@ -42,9 +43,9 @@ def check_algorithm(
 
     algorithm: the method, with hyper-parameters that suit quadratics of curvature 0.5 to 2 (a rate of 0.05, say).
     seed: of the random problems.
-    checks: names of checks to run: purity, shapes, sizes, gradients, determinism, client order, executors,
-        sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or one by its
-        text), reference; None for all.
+    checks: names of checks to run: purity, shapes, sizes, gradients, identity, determinism, client order,
+        executors, sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or
+        one by its text), reference; None for all.
     reference: another implementation, in plain NumPy for one: a function of a `Task` that gives, after each
         round, the shared model or the pair of it and all personal models.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -29,6 +30,15 @@ class Trial:
         settings = {"executor": "batched", "devices": 1, **setting.options, **options}
         self.algorithm = algorithm
         self.simulation = Simulation(setting.problem, setting.federation, algorithm, rounds=1, seed=seed, **settings)
+
+    def work(self, steps: Sequence[int]) -> Trial:
+        """Give each client its own number of local steps, at most as many as the busiest had before."""
+        run = self.simulation
+        taken = np.asarray(steps, np.int32)
+        run.steps, run.plan = taken, dataclasses.replace(run.plan, equal_steps=False)
+        run.engine.plan = run.plan
+        run.data = dataclasses.replace(run.data, steps=run.engine.place(jnp.asarray(taken)))
+        return self
 
     def advance(self, rounds: int = 1) -> Trial:
         """Run some rounds."""

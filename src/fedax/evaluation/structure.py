@@ -1,0 +1,91 @@
+"""How sparse, low-rank and feasible a model is, how near to the truth, and how near to stationary.
+
+Only the leaves that the regularizer acts on count. An entry counts as zero below a threshold, and so does a singular
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.local import Client, Data, Plan
+from fedax.problem import Problem
+from fedax.vectors import Vector, norm
+
+Array = np.ndarray[Any, Any]
+
+
+def regularised(psi: Any, params: Any) -> list[Array]:
+    """The leaves that psi acts on."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    return [np.asarray(leaf, np.float64) for path, leaf in leaves if psi.selects(_name(path))]
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[str, float]:
+    """Density, rank, violation and, where the truth is known, precision, recall, F1 and the recovery error.
+
+    >>> from fedax.regularizers import L1
+    >>> found = structure(L1(0.1), np.array([1.0, 0.0, 0.5, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]), zero=0.01)
+    >>> found["density"], found["precision"], found["recall"], found["f1"]
+    (0.5, 0.5, 0.5, 0.5)
+    """
+    leaves = regularised(psi, params)
+    flat = np.concatenate([leaf.ravel() for leaf in leaves])
+    found = np.abs(flat) > zero
+    row = {"density": float(found.mean())}
+    if len(leaves) == 1 and leaves[0].ndim == 2 and min(leaves[0].shape) > 1:
+        row["rank"] = float(np.sum(np.linalg.svd(leaves[0], compute_uv=False) > zero))
+    if getattr(psi, "constraint", False):
+        row["violation"] = float(psi.violation(Vector(params)))
+    if truth is not None and truth.size == flat.size:
+        real = np.abs(truth.ravel()) > zero
+        hits = float(np.sum(found & real))
+        row["precision"] = hits / found.sum() if found.any() else 0.0
+        row["recall"] = hits / real.sum() if real.any() else 1.0
+        row["f1"] = 2 * hits / (found.sum() + real.sum()) if found.any() or real.any() else 1.0
+        row["recovery_error"] = float(np.linalg.norm(flat - truth.ravel()))
+    return row
+
+
+def personal_structure(psi: Any, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
+    """The means over clients of `structure`; models are stacked, the truth is common or one a client."""
+    clients = len(jax.tree.leaves(models)[0])
+    size = sum(leaf[0].size for leaf in regularised(psi, models))
+    each = truth is not None and truth.size == clients * size and clients > 1
+    rows = []
+    for i in range(clients):
+        one = jax.tree.map(lambda a, i=i: a[i], models)
+        rows.append(structure(psi, one, truth[i] if each and truth is not None else truth, zero))
+    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def truth_of(info: Mapping[str, Any]) -> Array | None:
+    """The weights behind generated data, if the federation knows them."""
+    known = info.get("truth")
+    return None if known is None else np.asarray(known["weights"])
+
+
+def prox_gradient(problem: Problem, plan: Plan, data: Data, x: Vector) -> float:
+    """||x - prox_psi(x - grad f(x))||, f the mean of the clients' losses: 0 exactly at stationary points."""
+
+    def build() -> Any:
+        def every(x: Vector, data: Data) -> Any:
+            def add(i: Any, total: Vector) -> Vector:
+                return total + Client(problem, plan, data, i, 0, 0, True).full().grad(x)
+
+            zero = jax.tree.map(jnp.zeros_like, x)
+            g = jax.lax.fori_loop(0, plan.clients, add, zero) / plan.clients
+            return norm(x - problem.regularizer.prox(x - g, 1.0))
+
+        return jax.jit(every)
+
+    return float(problem.program(("prox-gradient", plan), build)(x, data))
