@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedax.data import LASSO, LOW_RANK, IID, Synthetic, haxby, lasso, load, low_rank
+from fedax.data import IID, LASSO, LOW_RANK, Synthetic, haxby, lasso, load, low_rank
 from fedax.errors import FedaxError
 
 SMALL = {"dimension": 12, "clients": 5, "rows": 40}

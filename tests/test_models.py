@@ -60,7 +60,7 @@ def test_lists_build_what_tuples_build() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("mpl", {}, "unknown model 'mpl': did you mean 'mlp'? Allowed: linear, logistic, mlp, cnn"),
+        ("mpl", {}, "unknown model 'mpl': did you mean 'mlp'? Allowed: linear, logistic, trace, mlp, cnn"),
         ("mlp", {"hiden": (3,)}, "unknown mlp option 'hiden': did you mean 'hidden'? Allowed: hidden"),
         ("linear", {"parent": None}, "unknown linear option 'parent'"),
         ("mlp", {"outputs": 0}, "mlp option outputs is 0: allowed is a whole number of at least 1"),
@@ -108,7 +108,7 @@ def test_parameters_and_outputs_follow_x64_mode(name: str, x64: bool, dtype: str
         assert (out.dtype, out.shape) == (want, (4, 3))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "trace"])
 def test_bytes_are_fractions_of_255(name: str) -> None:
     net = build(name, **({"kernel_init": "lecun"} if name in ("linear", "logistic") else {}))
     x = images()

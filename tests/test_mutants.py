@@ -334,7 +334,7 @@ SOUND = {(m.method, str(m.wanted), str(m.more)): m for m in MUTANTS}
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     """Each program is compiled for a few milliseconds of work: leave out most of the optimisation."""
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)

@@ -46,6 +46,15 @@ def squared(z: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.sum(difference**2, axis=-1) / 2
 
 
+def mse(z: jax.Array, y: jax.Array) -> jax.Array:
+    """(z - y)^2 for each row, summed over outputs.
+
+    >>> mse(jnp.array([[3.0]]), jnp.array([1.0])).tolist()
+    [4.0]
+    """
+    return 2 * squared(z, y)
+
+
 def _argmax(z: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.argmax(z, axis=-1) == y
 
@@ -59,4 +68,5 @@ LOSSES: dict[str, tuple[RowLoss, RowLoss | None]] = {
     "cross_entropy": (cross_entropy, _argmax),
     "logistic": (logistic, _sign),
     "squared": (squared, None),
+    "mse": (mse, None),
 }

@@ -26,7 +26,7 @@ class Problem:
 
     model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
         It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
-    loss: "cross_entropy", "logistic", "squared", a function of (outputs, y) that gives one number a row,
+    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row,
         or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
@@ -148,9 +148,8 @@ class Problem:
             try:
                 z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
             except (TypeError, ValueError) as error:
-                raise FedaxError(
-                    f"the model does not take rows of shape {arrays['x'].shape[1:]}: {_first_line(error)}"
-                ) from error
+                shape = arrays["x"].shape[1:]
+                raise FedaxError(f"the model does not take rows of shape {shape}: {_first_line(error)}") from error
             self._check_labels(z, arrays)
         value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
         if value.shape != ():
@@ -164,13 +163,13 @@ class Problem:
             if y.size and (y.min() < 0 or y.max() >= classes):
                 worst = int(y.max() if y.max() >= classes else y.min())
                 raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
-        if self.name == "squared" and int(np.prod(z.shape[1:])) != int(np.prod(arrays["y"].shape[1:])):
+        outputs = int(np.prod(z.shape[1:]))
+        if self.name in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):
             raise FedaxError(
-                f"loss='squared' needs as many outputs as 'y' has values a row: {int(np.prod(arrays['y'].shape[1:]))}, "
-                f"not {int(np.prod(z.shape[1:]))}"
+                f"loss={self.name!r} needs as many outputs as values in a row of 'y', {values}, not {outputs}"
             )
-        if self.name == "logistic" and int(np.prod(z.shape[1:])) != 1:
-            raise FedaxError(f"loss='logistic' needs a model with one output, not {int(np.prod(z.shape[1:]))}")
+        if self.name == "logistic" and outputs != 1:
+            raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -20,6 +20,27 @@ from fedax.errors import FedaxError, unknown
 Per = Literal["round", "step"]
 
 
+def register(cls: Any, leaves: list[str], static: list[str]) -> None:
+    """Make a dataclass a tree for JAX: some fields are leaves, the others part of its structure.
+
+    Not `jax.tree_util.register_dataclass`: there two classes with equally many leaves and equal static values have
+    equal structures, so that `jit` may run one method with another's compiled program.
+    """
+
+    def values(made: Any, names: list[str]) -> tuple[Any, ...]:
+        return tuple(getattr(made, name) for name in names)
+
+    def with_keys(made: Any) -> Any:
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(made, name)) for name in leaves), values(made, static)
+
+    def unflatten(fixed: Any, given: Any) -> Any:
+        return cls(**dict(zip(leaves, given, strict=True)), **dict(zip(static, fixed, strict=True)))
+
+    jax.tree_util.register_pytree_with_keys(
+        cls, with_keys, unflatten, lambda made: (values(made, leaves), values(made, static))
+    )
+
+
 def _plain(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -118,7 +139,7 @@ for _cls, _leaves, _static in (
     (InverseTime, ["initial", "decay"], ["per"]),
     (Custom, ["initial"], ["per", "function"]),
 ):
-    jax.tree_util.register_dataclass(_cls, data_fields=_leaves, meta_fields=_static)
+    register(_cls, _leaves, _static)
 
 SCHEDULES: dict[str, type[Schedule]] = {
     "constant": Constant,

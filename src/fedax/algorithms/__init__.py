@@ -16,7 +16,9 @@ from fedax.algorithms.fedavg import FedAvg as FedAvg
 from fedax.algorithms.fedavgm import FedAvgM as FedAvgM
 from fedax.algorithms.fedcm import FedCM as FedCM
 from fedax.algorithms.feddeper import FedDeper as FedDeper
+from fedax.algorithms.feddualavg import FedDualAvg as FedDualAvg
 from fedax.algorithms.feddyn import FedDyn as FedDyn
+from fedax.algorithms.fedmid import FedMiD as FedMiD
 from fedax.algorithms.fedopt import FedAdagrad as FedAdagrad
 from fedax.algorithms.fedopt import FedAdam as FedAdam
 from fedax.algorithms.fedopt import FedYogi as FedYogi
@@ -25,6 +27,7 @@ from fedax.algorithms.fedspeed import FedSpeed as FedSpeed
 from fedax.algorithms.local_only import LocalOnly as LocalOnly
 from fedax.algorithms.minibatch import MinibatchAccSGD as MinibatchAccSGD
 from fedax.algorithms.minibatch import MinibatchSGD as MinibatchSGD
+from fedax.algorithms.pfedfbe import PFedFBE as PFedFBE
 from fedax.algorithms.scaffold import SCAFFOLD as SCAFFOLD
 from fedax.errors import FedaxError, unknown
 

@@ -30,7 +30,7 @@ import jax
 
 from fedax.algorithms.claims import Claim
 from fedax.errors import FedaxError, unknown
-from fedax.schedules import Schedule
+from fedax.schedules import Schedule, register
 from fedax.vectors import Vector
 
 C = TypeVar("C", bound=type)
@@ -70,10 +70,10 @@ def algorithm(cls: C) -> C:
     """Make a method: a frozen dataclass, registered with JAX as a pytree."""
     made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
-    jax.tree_util.register_dataclass(
+    register(
         made,
-        data_fields=[f.name for f in fields if not f.metadata.get("static")],
-        meta_fields=[f.name for f in fields if f.metadata.get("static")],
+        leaves=[f.name for f in fields if not f.metadata.get("static")],
+        static=[f.name for f in fields if f.metadata.get("static")],
     )
     result: C = made
     return result

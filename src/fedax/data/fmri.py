@@ -35,7 +35,7 @@ def haxby(
     category's place in `classes`.
 
     `x` holds the voxels, each standardised within its run over all of the run's scans, whatever they show. A
-    client can do that alone, and no held-out row takes part in it. The thesis says only that `nilearn`
+    client can do that alone, and held-out rows have no part in the scale of others. The thesis says only that `nilearn`
     normalised the scans.
 
     Parameters
@@ -88,6 +88,8 @@ def _read() -> tuple[Array, Array, Array]:
     if not fits or x.dtype.kind not in "iuf" or label.dtype.kind != "U" or run.dtype.kind not in "iu":
         found = ", ".join(f"{key} {arrays[key].dtype}{list(arrays[key].shape)}" for key in ("X", "label", "run"))
         raise FedaxError(f"{path} has {found}: X must be numbers [scans, voxels], label text [scans], run int [scans]")
+    if not np.isfinite(x).all():
+        raise FedaxError(f"{path} has NaN or infinity in X: all must be finite")
     return _standardised(x.astype(np.float64), run), label, run
 
 
@@ -118,7 +120,7 @@ def _check_runs(run: Array, held_out: dict[str, Sequence[int]]) -> list[Array]:
     """The held-out runs of each part; all exist and none is in two parts."""
     known, taken = np.unique(run).tolist(), dict[int, str]()
     for field, runs in held_out.items():
-        if isinstance(runs, str) or not np.iterable(runs) or not set(runs) <= set(known):
+        if not np.iterable(runs) or not set(runs) <= set(known):
             raise FedaxError(f"{field} is {runs!r}: it must be a sequence of the runs {', '.join(map(str, known))}")
         for r in runs:
             if r in taken:

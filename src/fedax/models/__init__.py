@@ -5,7 +5,7 @@ module itself is imported when `model` builds it.
 
 >>> from fedax.models import MODELS, model
 >>> list(MODELS)
-['linear', 'logistic', 'mlp', 'cnn']
+['linear', 'logistic', 'trace', 'mlp', 'cnn']
 >>> model("mlp", outputs=10, hidden=[100]).hidden
 (100,)
 """
@@ -22,10 +22,18 @@ if TYPE_CHECKING:
     from fedax.models.convolution import convolve, max_pool
     from fedax.models.linear import Linear
     from fedax.models.mlp import MLP
+    from fedax.models.trace import Trace
 
-__all__ = ["CNN", "MLP", "MODELS", "Entry", "Linear", "Option", "convolve", "max_pool", "model"]
+__all__ = ["CNN", "MLP", "MODELS", "Entry", "Linear", "Option", "Trace", "convolve", "max_pool", "model"]
 
-_HOME = {"CNN": "cnn", "MLP": "mlp", "Linear": "linear", "convolve": "convolution", "max_pool": "convolution"}
+_HOME = {
+    "CNN": "cnn",
+    "MLP": "mlp",
+    "Linear": "linear",
+    "Trace": "trace",
+    "convolve": "convolution",
+    "max_pool": "convolution",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -96,6 +96,11 @@ MODELS: dict[str, Entry] = {
         "fedax.models.linear:Linear",
         _LINEAR,
     ),
+    "trace": Entry(
+        "regression on matrices: the inner product with a parameter of a row's shape",
+        "fedax.models.trace:Trace",
+        {"use_bias": Option(True, "true or false", _flag)},
+    ),
     "mlp": Entry(
         "fully connected layers with ReLU",
         "fedax.models.mlp:MLP",

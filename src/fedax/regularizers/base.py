@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable
-from typing import Any, ClassVar
+import numbers
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +20,31 @@ import jax.numpy as jnp
 from fedax.errors import FedaxError
 from fedax.vectors import Vector
 
+if TYPE_CHECKING:
+    from fedax.regularizers.sums import Sum
+
 On = str | Callable[[str], bool] | None
+Leaves = Sequence[jax.Array]
 INTERCEPTS = ("bias", "b")
 
 
 @dataclasses.dataclass(frozen=True)
 class Regularizer:
-    """Base class: a subclass gives `leaf_value`, `leaf_prox` and `leaf_subgradient` for one array."""
+    """Base class: a subclass gives `leaf_value`, `leaf_prox` and `leaf_subgradient` for one array.
 
-    strength: float
+    A regularizer that is not a sum over leaves gives `joint_value`, `joint_prox` and `joint_subgradient`
+    instead, which see all selected leaves at once. All are pure functions of arrays. A regularizer is itself
+    fixed: another strength is another regularizer, and a new compilation.
+    """
+
     on: On = dataclasses.field(default=None, kw_only=True)
 
     smooth: ClassVar[bool] = False  #: its subgradient is a gradient
+    constraint: ClassVar[bool] = False  #: it is 0 on a set and infinite outside; its prox projects
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0 or self.strength == float("inf"):
-            raise FedaxError(f"{type(self).__name__}: strength must be in [0, inf), not {self.strength}")
+        if not (self.on is None or isinstance(self.on, str) or callable(self.on)):
+            raise FedaxError(f"{self.name}: on must be a path pattern, a function of a path or None, not {self.on!r}")
 
     def leaf_value(self, a: jax.Array) -> jax.Array:
         raise NotImplementedError
@@ -45,40 +55,108 @@ class Regularizer:
     def leaf_subgradient(self, a: jax.Array) -> jax.Array:
         raise NotImplementedError
 
+    def joint_value(self, leaves: Leaves) -> jax.Array:
+        values = [self.leaf_value(a) for a in leaves]
+        return sum(values[1:], values[0])
+
+    def joint_prox(self, leaves: Leaves, t: Any) -> Leaves:
+        return [self.leaf_prox(a, jnp.asarray(t, a.dtype)) for a in leaves]
+
+    def joint_subgradient(self, leaves: Leaves) -> Leaves:
+        return [self.leaf_subgradient(a) for a in leaves]
+
+    def check_leaf(self, path: str, a: Any) -> None:
+        """Refuse a selected leaf that this regularizer cannot act on; `a` has at least a shape."""
+
+    @property
+    def name(self) -> str:
+        """The class's name, as error messages and experiment files write it."""
+        return type(self).__name__
+
     def selects(self, path: str) -> bool:
         """Whether the leaf at a path such as "params.Dense_0.kernel" is regularised."""
-        if self.on is None:
-            return path.rsplit(".", 1)[-1] not in INTERCEPTS
-        if callable(self.on):
-            return self.on(path)
-        return self.on == "all" or self.on in path or fnmatch.fnmatch(path, self.on)
+        return chosen(self.on, path)
 
     def check(self, params: Any) -> None:
-        """Refuse parameters of which no leaf is selected."""
-        paths = [_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
-        if not any(self.selects(path) for path in paths):
-            raise FedaxError(f"{type(self).__name__}: on={self.on!r} selects none of the leaves {', '.join(paths)}")
+        """Refuse parameters of which no leaf is selected, or a selected leaf of the wrong shape."""
+        for path, a in named(params, self):
+            if self.selects(path):
+                self.check_leaf(path, a)
 
     def value(self, x: Vector) -> jax.Array:
         """psi(x)."""
-        leaves = jax.tree_util.tree_flatten_with_path(x.tree)[0]
-        values = [self.leaf_value(a) for path, a in leaves if self.selects(_name(path))]
-        return sum(values[1:], values[0])
+        return self.joint_value([a for path, a in named(x.tree, self) if self.selects(path)])
 
     def prox(self, x: Vector, t: Any) -> Vector:
         """argmin over z of psi(z) + ||z - x||^2 / (2t)."""
-        return self._map(lambda a: self.leaf_prox(a, jnp.asarray(t, a.dtype)), lambda a: a, x)
+        return mapped(self, lambda leaves: self.joint_prox(leaves, t), lambda a: a, x)
 
     def subgradient(self, x: Vector) -> Vector:
         """An element of the subdifferential of psi at x."""
-        return self._map(self.leaf_subgradient, jnp.zeros_like, x)
+        return mapped(self, self.joint_subgradient, jnp.zeros_like, x)
 
-    def _map(self, chosen: Callable[[Any], Any], other: Callable[[Any], Any], x: Vector) -> Vector:
-        def leaf(path: Any, a: Any) -> Any:
-            return chosen(a) if self.selects(_name(path)) else other(a)
+    def violation(self, x: Vector) -> jax.Array:
+        """The Euclidean distance from x to the constraint's set; 0 for a regularizer that is not a constraint."""
+        return jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
 
-        return Vector(jax.tree_util.tree_map_with_path(leaf, x.tree))
+    def feasible(self, params: Any) -> bool:
+        """Whether parameters (a Vector or a tree) lie in the constraint's set, up to rounding."""
+        return True
+
+    def __add__(self, other: Regularizer) -> Sum:
+        from fedax.regularizers.sums import Sum
+
+        return Sum((self, other)) if isinstance(other, Regularizer) else NotImplemented
 
 
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
+@dataclasses.dataclass(frozen=True)
+class Penalty(Regularizer):
+    """Base class of the regularizers with one strength, in [0, inf)."""
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "strength", "[0, inf)", lambda v: 0 <= v < float("inf"))
+
+
+def require(owner: Any, field: str, interval: str, inside: Callable[[float], bool]) -> None:
+    """Refuse a field that is not a number, or not inside an interval."""
+    value, name = getattr(owner, field), type(owner).__name__
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise FedaxError(f"{name}: {field} must be a number in {interval}, not {value!r}")
+    if not inside(float(value)):
+        raise FedaxError(f"{name}: {field} must be in {interval}, not {value}")
+
+
+def chosen(on: On, path: str) -> bool:
+    """Whether `on` selects the leaf at a path.
+
+    >>> chosen(None, "params.Dense_0.bias"), chosen("kernel", "params.Dense_0.kernel"), chosen("*.b*", "params.bias")
+    (False, True, True)
+    """
+    if on is None:
+        return path.rsplit(".", 1)[-1] not in INTERCEPTS
+    if callable(on):
+        return on(path)
+    return on == "all" or on in path or fnmatch.fnmatch(path, on)
+
+
+def named(params: Any, owner: Any) -> list[tuple[str, Any]]:
+    """Path and array of every leaf, at least one of which the owner must select."""
+    leaves = [
+        (jax.tree_util.keystr(path, simple=True, separator="."), a)
+        for path, a in jax.tree_util.tree_flatten_with_path(params)[0]
+    ]
+    if not any(owner.selects(path) for path, _ in leaves):
+        paths = ", ".join(path or "(one array without a name)" for path, _ in leaves)
+        raise FedaxError(f"{type(owner).__name__}: on={owner.on!r} selects none of the leaves {paths}")
+    return leaves
+
+
+def mapped(owner: Any, act: Callable[[Leaves], Leaves], other: Callable[[Any], Any], x: Vector) -> Vector:
+    """A vector whose leaves that the owner selects went jointly through `act`, the rest each through `other`."""
+    leaves = named(x.tree, owner)
+    acted = iter(act([a for path, a in leaves if owner.selects(path)]))
+    new = [next(acted) if owner.selects(path) else other(a) for path, a in leaves]
+    return Vector(jax.tree.unflatten(jax.tree.structure(x.tree), new))

@@ -34,10 +34,10 @@ class Trial:
     def work(self, steps: Sequence[int]) -> Trial:
         """Give each client its own number of local steps, at most as many as the busiest had before."""
         run = self.simulation
-        taken = np.asarray(steps, np.int32)
+        taken = np.asarray(steps, np.int64)
         run.steps, run.plan = taken, dataclasses.replace(run.plan, equal_steps=False)
         run.engine.plan = run.plan
-        run.data = dataclasses.replace(run.data, steps=run.engine.place(jnp.asarray(taken)))
+        run.data = dataclasses.replace(run.data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
         return self
 
     def advance(self, rounds: int = 1) -> Trial:

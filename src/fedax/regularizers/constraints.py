@@ -1,0 +1,177 @@
+"""Constraints: psi is 0 on a set and infinite outside, and its prox is the projection, whatever t is.
+
+Balls and the simplex constrain all selected leaves together, as one vector. A constraint has no subgradient
+that a step could follow, so methods without a proximal step cannot train under one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from optax import projections
+
+from fedax.errors import FedaxError
+from fedax.regularizers.base import Leaves, Regularizer, require
+from fedax.regularizers.precision import epsilon
+from fedax.vectors import Vector
+
+ROUNDING = 64  # a point this many units of rounding of its own length away from the set still counts as in it
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint(Regularizer):
+    """Base class: a subclass gives `leaf_project` for one array, or `joint_project` for all selected leaves."""
+
+    constraint = True
+
+    def leaf_project(self, a: jax.Array) -> jax.Array:
+        raise NotImplementedError
+
+    def joint_project(self, leaves: Leaves) -> Leaves:
+        return [self.leaf_project(a) for a in leaves]
+
+    def joint_prox(self, leaves: Leaves, t: Any) -> Leaves:
+        return self.joint_project(leaves)
+
+    def joint_value(self, leaves: Leaves) -> jax.Array:
+        """0 in the set, up to rounding, and infinity outside."""
+        gap = optax.tree.norm(optax.tree.sub(list(leaves), list(self.joint_project(leaves))))
+        inside = gap <= ROUNDING * epsilon(gap.dtype) * optax.tree.norm(leaves)
+        return jnp.where(inside, 0, jnp.inf).astype(gap.dtype)
+
+    def subgradient(self, x: Vector) -> Vector:
+        """Refused: no multiple of a normal vector brings a point outside the set back into it."""
+        raise FedaxError(
+            f"{self.name} is a constraint and has no subgradient to step along: "
+            "use a method that takes proximal steps, such as FedDualAvg"
+        )
+
+    def violation(self, x: Vector) -> jax.Array:
+        length: jax.Array = optax.tree.norm((x - self.prox(x, 1)).tree)
+        return length
+
+    def feasible(self, params: Any) -> bool:
+        return bool(self.value(params if isinstance(params, Vector) else Vector(params)) == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class NonNegative(Constraint):
+    """x_j >= 0 for all j.
+
+    >>> NonNegative().prox(Vector(jnp.array([3.0, -0.5])), 1.0).tree.tolist()
+    [3.0, 0.0]
+    """
+
+    def leaf_project(self, a: jax.Array) -> jax.Array:
+        projected: jax.Array = projections.projection_non_negative(a)
+        return projected
+
+
+@dataclasses.dataclass(frozen=True)
+class Box(Constraint):
+    """low <= x_j <= high for all j; either may be infinite.
+
+    >>> Box(-1.0, 2.0).prox(Vector(jnp.array([3.0, -0.5])), 1.0).tree.tolist()
+    [2.0, -0.5]
+    >>> Box(1.0, 0.0)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: Box: low must not exceed high, but 1.0 > 0.0
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "low", "[-inf, inf)", lambda v: v < float("inf"))
+        require(self, "high", "(-inf, inf]", lambda v: v > -float("inf"))
+        if self.low > self.high:
+            raise FedaxError(f"Box: low must not exceed high, but {self.low} > {self.high}")
+
+    def leaf_project(self, a: jax.Array) -> jax.Array:
+        projected: jax.Array = projections.projection_box(a, self.low, self.high)
+        return projected
+
+
+@dataclasses.dataclass(frozen=True)
+class Simplex(Constraint):
+    """x_j >= 0 and sum x_j = scale, over all selected leaves together.
+
+    >>> Simplex().prox(Vector(jnp.array([1.0, 0.5, -2.0])), 1.0).tree.tolist()
+    [0.75, 0.25, 0.0]
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "scale", "(0, inf)", lambda v: 0 < v < float("inf"))
+
+    def joint_project(self, leaves: Leaves) -> Leaves:
+        return to_simplex(leaves, self.scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ball(Constraint):
+    """Base class of the balls {x : ||x|| <= radius} around 0."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "radius", "(0, inf)", lambda v: 0 < v < float("inf"))
+
+
+@dataclasses.dataclass(frozen=True)
+class L1Ball(Ball):
+    """sum |x_j| <= radius, over all selected leaves together.
+
+    >>> L1Ball(1.0).prox(Vector(jnp.array([1.0, -0.5, 0.125])), 1.0).tree.tolist()
+    [0.75, -0.25, 0.0]
+    """
+
+    def joint_project(self, leaves: Leaves) -> Leaves:
+        inside = optax.tree.norm(leaves, ord=1) <= self.radius
+        sizes = to_simplex([jnp.abs(a) for a in leaves], self.radius)
+        return [jnp.where(inside, a, jnp.sign(a) * size) for a, size in zip(leaves, sizes, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class L2Ball(Ball):
+    """||x|| <= radius, the Euclidean norm of all selected leaves together.
+
+    >>> L2Ball(2.5).prox(Vector([jnp.array([3.0]), jnp.array([4.0])]), 1.0).tree
+    [Array([1.5], dtype=float32), Array([2.], dtype=float32)]
+    """
+
+    def joint_project(self, leaves: Leaves) -> Leaves:
+        projected: Leaves = projections.projection_l2_ball(list(leaves), self.radius)
+        return projected
+
+
+@dataclasses.dataclass(frozen=True)
+class LInfBall(Ball):
+    """max |x_j| <= radius.
+
+    >>> LInfBall(1.0).prox(Vector(jnp.array([3.0, -0.5])), 1.0).tree.tolist()
+    [1.0, -0.5]
+    """
+
+    def leaf_project(self, a: jax.Array) -> jax.Array:
+        projected: jax.Array = projections.projection_linf_ball(a, self.radius)
+        return projected
+
+
+def to_simplex(leaves: Leaves, scale: float) -> Leaves:
+    """The projection onto {p >= 0, sum p = scale}, over all leaves together.
+
+    It does not change when a constant is added to all entries; with their maximum taken off, entries that
+    are large against the scale lose no digits.
+    """
+    top = optax.tree.max(list(leaves))
+    projected: Leaves = projections.projection_simplex([a - top for a in leaves], scale)
+    return projected
