@@ -122,7 +122,7 @@ def test_run_leaves_a_directory_that_can_be_loaded_and_read(type_: Fedax) -> Non
         "server_lr": 1.0,
         "option": "II",
     }
-    assert resolved["problem"] == {"loss": "cross_entropy"}
+    assert resolved["problem"] == {"loss": "cross_entropy", "regularizer": None}
     assert set(resolved["versions"]) == {"fedax", "jax", "numpy", "python"}
     clients = document(folder / "clients.json")
     assert clients["names"] == ["0", "1", "2"]
@@ -220,9 +220,10 @@ def test_version(type_: Fedax) -> None:
     ("kind", "words"),
     [
         ("algorithms", ["SCAFFOLD", "control", "server_lr", "personal", "Karimireddy"]),
-        ("datasets", ["digits", "handwritten"]),
+        ("datasets", ["digits", "handwritten", "lasso", "thesis-IV", "test_rows = 32", "haxby"]),
         ("models", ["mlp", "hidden = [200, 200]"]),
         ("partitions", ["Dirichlet", "min_rows = 1"]),
+        ("regularizers", ["GroupLasso", "strength, axis = 0", "constraint", "NuclearBall"]),
     ],
 )
 def test_list(type_: Fedax, kind: str, words: list[str]) -> None:

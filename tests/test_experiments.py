@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,7 @@ def test_schedules_are_read() -> None:
         ("digits", None, "cross_entropy", 10),
         ("diabetes", None, "squared", 1),
         ("breast_cancer", "logistic", "logistic", 1),
+        ("diabetes", "mse", "mse", 1),
         ("breast_cancer", None, "cross_entropy", 2),
     ],
 )
@@ -126,9 +129,15 @@ def test_loss_and_outputs_follow_from_the_data(data: str, loss: str | None, name
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_can_be_run(path: Path) -> None:
     experiment = read(path)
+    if experiment.data.name == "haxby" and not os.environ.get("FEDAX_DATA"):
+        pytest.skip("needs FEDAX_DATA")
+    if experiment.data.options.get("preset"):
+        experiment = read(path, [("data.clients", "12"), ("data.rows", "10")])
     problem, federation = prepare(experiment)
     for table in experiment.algorithm:
         fedax.Simulation(problem, federation, table.build(), rounds=1, cohort=experiment.cohort)
+        if experiment.sweep is not None:
+            assert len(experiment.sweep.settings(table)) == 49
 
 
 def test_there_are_examples() -> None:
@@ -207,3 +216,40 @@ def test_an_experiment_runs_outside_the_main_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert [r.status for r in outcomes[0].runs] == ["finished"]
+
+
+def test_generated_data_come_divided_with_every_size_written_out() -> None:
+    table = {"name": "low_rank", "preset": "thesis-II", "dimension": 6, "clients": 3, "rows": 5, "seed": 4}
+    experiment = parse(flowers(data=table, model={"name": "trace"}))
+    _, federation = prepare(experiment)
+    direct = fedax.data.low_rank("thesis-II", dimension=6, clients=3, rows=5, seed=4)
+    np.testing.assert_array_equal(federation.arrays["x"], direct.arrays["x"])
+    resolved = experiment.model_dump()["data"]
+    assert {**resolved, **table} == resolved
+    assert (resolved["ones"], resolved["test_rows"], resolved["partition"]) == (4, 32, None)
+
+
+def test_a_composite_problem_is_what_the_file_says(tmp_path: Path) -> None:
+    table = flowers(
+        data={"name": "lasso", "preset": "thesis-III", "dimension": 16, "clients": 4, "rows": 6, "test_rows": 3},
+        model={"name": "linear"},
+        problem={"loss": "mse", "regularizer": {"name": "l1", "strength": 1, "on": "kernel"}},
+        zero_below=0.5,
+        eval_on=["train", "test"],
+        algorithm={"name": "FedDualAvg", "lr": 0.01},
+    )
+    outcome = run(parse(table), tmp_path / "out")
+    row = outcome.runs[0].metrics
+    assert {"train_loss", "test_loss", "train_objective", "f1"} <= set(row)
+    kernel = np.asarray(fedax.load(outcome.folder).model["params"]["Dense_0"]["kernel"])
+    assert row["density"] == np.mean(np.abs(kernel) > 0.5) < np.mean(np.abs(kernel) > 0.01)
+    assert row["test_objective"] == pytest.approx(row["test_loss"] + np.abs(kernel).sum(), rel=1e-5)
+    resolved = json.loads((outcome.folder / "experiment.json").read_text())
+    assert resolved["problem"] == {"loss": "mse", "regularizer": {"name": "L1", "on": "kernel", "strength": 1}}
+
+
+def test_a_bound_that_is_infinite_is_written_as_a_word(tmp_path: Path) -> None:
+    psi = {"name": "Box", "low": -1, "high": float("inf")}
+    outcome = run(parse(flowers(problem={"regularizer": psi}, algorithm={"name": "FedMiD", "lr": 0.1})), tmp_path / "o")
+    resolved = json.loads((outcome.folder / "experiment.json").read_text())
+    assert resolved["problem"]["regularizer"]["high"] == "inf"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, NonlinearConstraint, lsq_linear, minimize, minimize_scalar
+from sklearn.linear_model import Lasso
 
 import fedax
 from conftest import LEAST_SQUARES, regression
@@ -196,7 +197,7 @@ def test_total_variation_is_exact_on_long_single_precision_sequences():
 def test_projections_equal_a_general_solver(x64, kind):
     rng = np.random.default_rng(3)
     x = np.diag([1.0, 1.5, 1.0]) @ rng.normal(size=(3, 2))
-    psi = {"Simplex": Simplex(), "L2Ball": L2Ball(1.0), "L1Ball": L1Ball(1.0), "NuclearBall": NuclearBall(2.0)}[kind]
+    psi = {"Simplex": Simplex(), "L2Ball": L2Ball(1.0), "L1Ball": L1Ball(1.0), "NuclearBall": NuclearBall(3.5)}[kind]
     flat = x.ravel()
     start, read, bounds = np.full(6, 0.1), lambda z: z, None
     if kind == "Simplex":
@@ -207,7 +208,7 @@ def test_projections_equal_a_general_solver(x64, kind):
         start, read, bounds = np.full(12, 0.01), lambda z: z[:6] - z[6:], [(0, None)] * 12
         constraints = LinearConstraint(np.ones(12), -np.inf, 1)
     else:  # a radius at which the rank stays full, for the solver needs the norm to be smooth
-        constraints = NonlinearConstraint(lambda z: np.linalg.norm(z.reshape(3, 2), "nuc"), -np.inf, 2)
+        constraints = NonlinearConstraint(lambda z: np.linalg.norm(z.reshape(3, 2), "nuc"), -np.inf, 3.5)
     solved = minimize(
         lambda z: np.sum((read(z) - flat) ** 2) / 2,
         start,
@@ -291,7 +292,7 @@ def test_subgradient_inequality(x64, name):
             assert float(psi.value(z)) >= float(psi.value(v) + g @ (z - v)) - 1e-10
 
 
-def test_a_low_rank_prox_in_single_precision_is_as_good_as_in_double():
+def test_a_low_rank_prox_is_exact_to_single_precision():
     rng = np.random.default_rng(9)
     for shape in ((32, 32), (40, 12), (12, 40)):
         low = rng.normal(size=(shape[0], 4)) @ rng.normal(size=(4, shape[1]))
@@ -300,9 +301,20 @@ def test_a_low_rank_prox_in_single_precision_is_as_good_as_in_double():
             u, s, vt = np.linalg.svd(x.astype(np.float64), full_matrices=False)
             expected = (u * np.maximum(s - t, 0)) @ vt
             found = prox(Nuclear(1.0), x, t)
-            assert np.abs(found - expected).max() <= 1e-7 * s[0]
-    assert np.linalg.matrix_rank(found) == 4
+            assert np.abs(found - expected).max() <= 1e-6 * s[0]
+    assert np.linalg.matrix_rank(found, rtol=1e-6) == 4
     assert np.all(np.isnan(prox(Nuclear(1.0), np.full((3, 3), np.nan, np.float32))))
+
+
+@pytest.mark.parametrize("psi", [Nuclear(0.5), NuclearBall(1.0)], ids=str)
+def test_lapack_sees_one_matrix_at_a_time(psi):
+    # a batched call may wait for ever when there are several devices: they sum over threads that it needs
+    x = jnp.zeros((3, *SHAPE), jnp.float32)
+    for function in (lambda a: psi.prox(Vector(a), 0.1).tree, lambda a: psi.value(Vector(a))):
+        program = jax.jit(jax.vmap(function)).lower(x).as_text()
+        calls = [line for line in program.splitlines() if "lapack_sgesdd" in line]
+        assert calls
+        assert not any("3x7x4" in line for line in calls)
 
 
 def test_norms_and_balls_take_leaves_together_and_matrices_one_by_one(x64):
@@ -600,8 +612,6 @@ def test_envelope_of_a_client_is_stationary_at_the_lasso_solution(x64):
     oracle = fedax.problem.Oracle(problem, batch, smooth=True)
     env = envelope(oracle, problem.regularizer, 10.0)
     x = jax.lax.fori_loop(0, 2000, lambda _, x: env.theta(x), Vector(jnp.zeros(6)))
-    from sklearn.linear_model import Lasso
-
     exact = Lasso(alpha=0.2, fit_intercept=False, tol=1e-14).fit(np.asarray(batch["x"]), np.asarray(batch["y"]))
     np.testing.assert_allclose(x.tree, exact.coef_, atol=1e-8)
     assert float(fedax.vectors.norm(env.grad(x))) < 1e-10

@@ -268,7 +268,7 @@ seen.third_lines = named();
 seen.sorted = by("sorted").data.length;
 seen.scatter = by("scatter").data.length;
 seen.heat = by("partition").data.filter((t) => t.type === "heatmap").length;
-seen.visible = [...document.querySelectorAll("main section")].every((s) => !s.hidden && s.offsetHeight > 0);
+seen.visible = [...document.querySelectorAll("main section:not(#sweep-section)")].every((s) => !s.hidden && s.offsetHeight > 0);
 seen.wide = document.documentElement.scrollWidth - innerWidth;
 dispatchEvent(new Event("beforeprint"));
 seen.printed = [chart.layout.width, document.querySelectorAll("details[open]").length];
@@ -319,3 +319,83 @@ def test_the_page_works_in_a_browser(everything: list[Path], tmp_path: Path, siz
     assert seen["second_lines"] == ["GD"]
     assert seen["third_lines"] == ["APFL", "APFL, personal", "SCAFFOLD", "bare"]
     assert (seen["sorted"], seen["scatter"], seen["heat"]) == (2, 2, 1)
+
+
+def sweep(folder: Path) -> list[Path]:
+    """A sweep of two methods over three by two settings, of which some diverged."""
+    rows = ["algorithm,seed,lr,server_lr,diverged,score,rounds_to_target,f1,density"]
+    for label in (NASTY, "B"):
+        for seed in (0, 1):
+            for i, lr in enumerate((0.1, 1.0, 10.0)):
+                for server_lr in (0.5, 1.0):
+                    gone = lr == 10 and seed == 1
+                    score = "" if gone else f"{(i + server_lr + seed) / 10}"
+                    rows.append(f'"{label}",{seed},{lr},{server_lr},{3 if gone else ""},{score},,{score},0.25')
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sweep.csv").write_text("\n".join(rows) + "\n")
+    about = {"lr": [0.1, 1.0, 10.0], "server_lr": [0.5, 1.0], "metric": "f1", "goal": "max", "over": 5, "target": None}
+    (folder / "experiment.json").write_text(json.dumps({"sweep": about}))
+    return [
+        make(folder / "runs" / str(i), history(0.5, None), experiment=experiment(label, 0))
+        for i, label in enumerate((NASTY, "B"))
+    ]
+
+
+def embedded(page: Path) -> dict[str, Any]:
+    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    data: dict[str, Any] = json.loads(found[1])  # type: ignore[index]
+    return data
+
+
+def test_a_sweep_beside_the_runs_is_drawn(tmp_path: Path) -> None:
+    shown = embedded(write(tmp_path, sweep(tmp_path)))["sweep"]
+    assert (shown["title"], shown["how"], shown["fields"]) == ("F1", "mean over the last 5 rounds", ["lr", "server_lr"])
+    assert shown["axes"] == [["0.1", "1", "10"], ["0.5", "1"]]
+    assert [method["group"] for method in shown["methods"]] == [0, 1]
+    assert shown["methods"][0]["z"] == [[0.1, 0.2, None], [0.15, 0.25, None]]  # means over the two seeds
+    assert len(shown["methods"][1]["points"]) == 10
+    assert shown["methods"][1]["points"][0] == [0.25, 0.05, "lr 0.1, server_lr 0.5"]
+
+
+@pytest.mark.parametrize("name", ["sweep.csv", "experiment.json"])
+def test_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path, name: str) -> None:
+    runs = sweep(tmp_path)
+    (tmp_path / name).write_text("{}")
+    shown = embedded(write(tmp_path, runs))["sweep"]
+    assert not shown or not shown["methods"]
+
+
+LOOK = """<script>(() => {
+const by = (id) => document.getElementById(id), seen = {};
+seen.visible = !by("sweep-section").hidden && by("sweep-section").offsetHeight > 0;
+seen.kinds = [0, 1].map((i) => by(`heat-${i}`).data[0].type);
+seen.dense = by("dense").data.length;
+document.querySelector("#methods input").click();
+seen.after = [by("dense").data.length, by("heat-0").offsetHeight];
+seen.wide = document.documentElement.scrollWidth - innerWidth;
+seen.faults = faults;
+const out = document.createElement("pre");
+out.id = "seen";
+out.textContent = JSON.stringify(seen);
+document.body.append(out);
+})();</script>"""
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+@pytest.mark.parametrize("size", ["1280,1600", "500,844"])
+def test_a_sweep_works_in_a_browser(tmp_path: Path, size: str) -> None:
+    page = write(tmp_path, sweep(tmp_path))
+    driven = page.read_text().replace("<style>", CATCH + "<style>", 1)
+    before, _, after = driven.rpartition("</body>")
+    page.write_text(before + LOOK + "</body>" + after)
+    dom = browse(page, tmp_path / "profile", f"--window-size={size}", "--dump-dom")
+    seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))  # type: ignore[index]
+    assert seen == {
+        "visible": True,
+        "kinds": ["heatmap", "heatmap"],
+        "dense": 2,
+        "after": [1, 0],
+        "wide": seen["wide"],
+        "faults": [],
+    }
+    assert seen["wide"] <= 0

@@ -104,9 +104,10 @@ def _fedax(
 
     \b
     [bold]fedax demo[/bold]                               four methods on handwritten digits
-    [bold]fedax list[/bold]                               methods, datasets, models, partitions
+    [bold]fedax list[/bold]                               methods, datasets, models, partitions, regularizers
     [bold]fedax run experiment.toml[/bold]                one method
     [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
+    [bold]fedax sweep experiment.toml[/bold]              the best of many settings of each method
     [bold]fedax check module:Class[/bold]                 is a method of your own what it says it is?
     """
 
@@ -180,6 +181,42 @@ def compare(
 
 
 @app.command()
+def sweep(
+    experiment: File,
+    settings: Set = [],  # noqa: B006
+    out: Out = None,
+    methods: Annotated[
+        list[str],
+        typer.Option("--method", metavar="LABEL", help="Sweep this method of the file alone; repeatable."),
+    ] = [],  # noqa: B006
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run every setting of the \\[sweep] table side by side, method by method; report on the best of each.
+
+    \b
+    fedax sweep experiment.toml
+    fedax sweep experiment.toml --method FedDualAvg --set rounds=100
+    fedax sweep experiment.toml --set "sweep.lr=\\[0.01, 0.1]"
+
+    \b
+    The \\[sweep] table:
+        lr = \\[0.01, 0.03, 0.1]           a list for each hyper-parameter
+        server_lr = \\[0.3, 1.0, 3.0]
+        metric = "test_accuracy"         what decides; any column of metrics.jsonl
+        goal = "max"                     or "min"
+        over = 100                       its mean over the last 100 rounds, not its last value
+        target = 0.9                     report the first round that reaches it
+    """
+    from fedax.experiments import read
+
+    asked = read(experiment, _overrides(settings)).only(methods)
+    if asked.sweep is None:
+        raise FedaxError(f"{experiment} has no [sweep] table: it must have one with a list such as lr = [0.01, 0.1]")
+    _carry_out_sweep(asked, out, quiet)
+
+
+@app.command()
 def demo(out: Out = None, quiet: Quiet = False, debug: Debug = False) -> None:
     """Compare four methods on handwritten digits: 20 clients, each with 2 of the 10 digits.
 
@@ -198,9 +235,11 @@ def demo(out: Out = None, quiet: Quiet = False, debug: Debug = False) -> None:
 
 @app.command("list")
 def list_(
-    kind: Annotated[str, typer.Argument(help="algorithms, datasets, models or partitions; all if left out.")] = "",
+    kind: Annotated[
+        str, typer.Argument(help="algorithms, datasets, models, partitions or regularizers; all if left out.")
+    ] = "",
 ) -> None:
-    """Show what an experiment can name: methods, datasets, models, partitions.
+    """Show what an experiment can name: methods, datasets, models, partitions, regularizers.
 
     \b
     fedax list
@@ -295,5 +334,30 @@ def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
         if ended.status != "finished":
             code = max(code, INTERRUPTED if ended.status == "interrupted" else FAILED)
             _fail(f"{ended.message} ({ended.label}, seed {ended.seed})", code)
+    if code:
+        raise Ended(code)
+
+
+def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
+    """Run a sweep with progress, write its report, show the best settings, and exit as it ended."""
+    from fedax.cli.progress import console, watch
+    from fedax.cli.results import show_best, write_reports
+    from fedax.experiments import sweep as sweep_experiment
+    from fedax.experiments.folder import fresh
+
+    folder = out or fresh(Path("runs"), experiment.name)
+    with watch(console(), quiet) as progress:
+        swept = sweep_experiment(experiment, folder, progress=progress)
+    inside = [path for best in swept.methods for path in best.folders]
+    if inside:
+        page = write_reports(folder, inside)
+        show_best(console(), swept)
+        console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+    code = 0
+    for best in swept.methods:
+        if best.setting is None:
+            code = _fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
+    if swept.interrupted:
+        code = _fail(f"interrupted: what had finished is in {folder}", INTERRUPTED)
     if code:
         raise Ended(code)

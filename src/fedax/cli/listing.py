@@ -1,4 +1,4 @@
-"""`fedax list`: the methods, datasets, models and partitions, with what each can be told."""
+"""`fedax list`: the methods, datasets, models, partitions and regularizers, with what each can be told."""
 
 from __future__ import annotations
 
@@ -52,10 +52,16 @@ def algorithms() -> Table:
 
 def datasets() -> Table:
     """The datasets."""
-    from fedax.data import DATASETS
+    from fedax.data import DATASETS, FEDERATIONS
 
-    rows = [(name, dataset.description) for name, dataset in DATASETS.items()]
-    return _table("Datasets", ("name", "description"), rows)
+    rows = [(name, dataset.description, "split, partition") for name, dataset in DATASETS.items()]
+    rows = [row for row in rows if row[0] not in FEDERATIONS]
+    for name, divided in FEDERATIONS.items():
+        presets = ["preset = " + " | ".join(map(_value, divided.presets))] if divided.presets else []
+        own = [f"{key} = {_value(default)}" for key, default in divided.defaults.items()]
+        sizes = [key for key in divided.options if key != "preset" and key not in divided.defaults]
+        rows.append((name, divided.description, ", ".join([*presets, *sizes, *own])))
+    return _table("Datasets", ("name", "description", "options"), rows)
 
 
 def models() -> Table:
@@ -84,11 +90,28 @@ def partitions() -> Table:
     return _table("Partitions", ("name", "description", "fields"), rows)
 
 
+def regularizers() -> Table:
+    """The regularizers."""
+    from fedax.regularizers import REGULARIZERS
+
+    rows = [
+        (
+            name,
+            "constraint" if cls.constraint else "penalty",
+            inspect.cleandoc(cls.__doc__ or "").splitlines()[0],
+            ", ".join(map(_field, sorted(dataclasses.fields(cls), key=lambda f: f.name == "on"))),
+        )
+        for name, cls in REGULARIZERS.items()
+    ]
+    return _table("Regularizers", ("name", "kind", "description", "fields"), rows)
+
+
 KINDS: dict[str, Callable[[], Table]] = {
     "algorithms": algorithms,
     "datasets": datasets,
     "models": models,
     "partitions": partitions,
+    "regularizers": regularizers,
 }
 
 

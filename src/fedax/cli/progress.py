@@ -56,6 +56,7 @@ class Live(Progress):
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
         self.rounds = self.done = 0
+        self.compiling = False
         self.checking = bars.add_task("checking the experiment", total=None, metrics="")
         self.overall: TaskID | None = None
         self.current: list[TaskID] = []
@@ -68,22 +69,27 @@ class Live(Progress):
 
     def start(self, run: Run) -> None:
         self.current.append(self.bars.add_task(name(run), total=self.rounds, metrics="compiling"))
+        self.compiling = True
         for old in self.current[:-VISIBLE]:
             self.bars.update(old, visible=False)
 
     def advance(self, rounds: int) -> None:
         self.bars.update(self.current[-1], completed=rounds)
+        if self.compiling:
+            self.bars.update(self.current[-1], metrics="")
+            self.compiling = False
         if self.overall is not None:
             self.bars.update(self.overall, completed=self.done + rounds)
 
     def evaluated(self, row: dict[str, Any]) -> None:
+        self.compiling = False
         self.bars.update(self.current[-1], metrics=metrics(row))
 
     def end(self, run: Run) -> None:
         self.done += self.rounds
         self.bars.stop_task(self.current[-1])
-        if run.status != "finished":
-            self.bars.update(self.current[-1], metrics=f"{run.status}, {metrics(run.metrics)}")
+        ended = [] if run.status == "finished" else [run.status]
+        self.bars.update(self.current[-1], metrics=", ".join([*ended, metrics(run.metrics)]))
 
     def stopping(self) -> None:
         self.bars.console.print(STOPPING, markup=False)
@@ -108,4 +114,6 @@ def metrics(row: dict[str, Any]) -> str:
         "personal loss": row.get(f"personal_{part}_loss") if f"personal_{part}_accuracy" not in row else None,
     }
     words = {k: f"{100 * v:.1f} %" if "accuracy" in k else f"{v:.4g}" for k, v in shown.items() if v is not None}
+    structure = {"F1": row.get("f1"), "density": row.get("density"), "rank": row.get("rank")}
+    words |= {key: f"{value:.4g}" for key, value in structure.items() if value is not None}
     return ", ".join(f"{key} {value}" for key, value in words.items())

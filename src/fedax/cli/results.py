@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedax import report
+from fedax.experiments import Swept
 from fedax.simulation.result import write_whole
 
 #: Left to the report, for want of room on the screen.
@@ -61,3 +63,29 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
             cells.append("–" if spread is None else report.text(key, spread.mean, spread.std))
         table.add_row(row["algorithm"].replace("[", "\\["), *cells)
     console.print(table)
+
+
+def show_best(console: Console, swept: Swept) -> None:
+    """The best setting of each method of a sweep: its values, its score, and how soon it reached the target."""
+    judge, found = swept.judge, [best for best in swept.methods if best.setting is not None]
+    extra = [key for key in ("density", "rank") if key != judge.metric and any(key in b.rows[0] for b in found)]
+    several = any(len(best.scores) > 1 for best in found)
+    table = Table(title="Best settings", title_justify="left", title_style="bold")
+    table.caption = "mean ± deviation over seeds" if several else None
+    fields = list(found[0].setting or {})
+    rounds = [] if judge.target is None else [f"Rounds to {judge.target:g}"]
+    table.add_column("Method")
+    for title in (*fields, judge.title, *rounds, *(key.capitalize() for key in extra), "Diverged"):
+        table.add_column(title, justify="right")
+    for best in found:
+        cells = [f"{value:g}" for value in (best.setting or {}).values()]
+        cells.append(_spread(judge.metric, best.scores))
+        if rounds:
+            cells.append(", ".join("never" if r is None else str(r) for r in best.reached))
+        cells += [_spread(key, [row[key] for row in best.rows]) if key in best.rows[0] else "–" for key in extra]
+        table.add_row(best.label.replace("[", "\\["), *cells, f"{best.diverged} of {best.settings}")
+    console.print(table)
+
+
+def _spread(key: str, values: Sequence[float]) -> str:
+    return report.text(key, statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)

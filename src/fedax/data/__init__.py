@@ -5,7 +5,7 @@
 4
 """
 
-from fedax.data.datasets import DATASETS, Dataset, load
+from fedax.data.datasets import DATASETS, FEDERATIONS, Dataset, Divided, divided, load
 from fedax.data.federation import Federation, Rows
 from fedax.data.fmri import haxby
 from fedax.data.generators import LASSO, LOW_RANK, Synthetic, lasso, low_rank
@@ -21,6 +21,7 @@ from fedax.data.partitions import (
 
 __all__ = [
     "DATASETS",
+    "FEDERATIONS",
     "IID",
     "LASSO",
     "LOW_RANK",
@@ -28,11 +29,13 @@ __all__ = [
     "ByLabel",
     "Dataset",
     "Dirichlet",
+    "Divided",
     "Federation",
     "Homogeneous",
     "Partition",
     "Rows",
     "Synthetic",
+    "divided",
     "haxby",
     "lasso",
     "load",

@@ -17,5 +17,6 @@ from fedax.experiments.building import prepare
 from fedax.experiments.reading import parse, read
 from fedax.experiments.runner import Outcome, Progress, Run, run
 from fedax.experiments.schema import Experiment
+from fedax.experiments.sweeps import Best, Swept, sweep
 
-__all__ = ["Experiment", "Outcome", "Progress", "Run", "parse", "prepare", "read", "run"]
+__all__ = ["Best", "Experiment", "Outcome", "Progress", "Run", "Swept", "parse", "prepare", "read", "run", "sweep"]

@@ -1,10 +1,11 @@
-"""From an experiment to what it describes: the problem and the federation."""
+"""From an experiment to what it describes: the problem, the federation, the simulation of one method."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from fedax import data
 from fedax.data import Federation
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
@@ -24,17 +25,25 @@ def prepare(experiment: Experiment) -> tuple[Problem, Federation]:
     >>> problem.name, federation.clients
     ('squared', 10)
     """
-    table = experiment.data
-    federation = data.load(table.name, partition=table.partition.build(), split=table.split, seed=table.seed)
+    federation = experiment.data.build()
     loss = _loss(experiment.problem.loss, federation)
     outputs = experiment.model.outputs or _outputs(loss, federation)
-    return Problem(experiment.model.build(outputs), loss=loss), federation
+    psi = experiment.problem.regularizer
+    made = Problem(experiment.model.build(outputs), loss=loss, regularizer=None if psi is None else psi.build())
+    return made, federation
+
+
+def options(experiment: Experiment, seed: int) -> dict[str, Any]:
+    """How an experiment is simulated, as `simulate` and `sweep` take it."""
+    names = """rounds cohort local_steps local_epochs batch_size sampling weighted
+               eval_every eval_on zero_below executor"""
+    return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
 
 
 def _loss(asked: str | None, federation: Federation) -> str:
     classes, dataset = federation.info["classes"], federation.info["dataset"]
     if asked == "cross_entropy" and classes is None:
-        raise FedaxError(f"problem.loss is 'cross_entropy': {dataset} has no classes, so it must be 'squared'")
+        raise FedaxError(f"problem.loss is 'cross_entropy': {dataset} has no classes, so it must be 'squared' or 'mse'")
     if asked == "logistic" and classes != 2:
         has = "no classes" if classes is None else f"{classes} classes"
         raise FedaxError(f"problem.loss is 'logistic': it needs data of two classes, and {dataset} has {has}")

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import fedax
 from fedax.data import Federation
 from fedax.errors import FedaxError
-from fedax.experiments.schema import AlgorithmTable, Experiment, slug
+from fedax.experiments.schema import Experiment, slug
+from fedax.experiments.tables import AlgorithmTable
 from fedax.simulation import Simulation
 from fedax.simulation.result import write_whole
 
@@ -108,10 +109,15 @@ def run_folders(folder: Path) -> list[Path]:
     return [path.parent for path in found]
 
 
+def run_name(table: AlgorithmTable, seed: int) -> str:
+    """The directory of one run of several."""
+    return f"{slug(str(table.label))}-seed{seed}"
+
+
 def resolved_run(experiment: Experiment, table: AlgorithmTable, seed: int) -> dict[str, Any]:
     """The experiment of one method and one seed, every default written out."""
     return {
-        **experiment.model_dump(exclude={"algorithm", "seeds"}),
+        **experiment.model_dump(exclude={"algorithm", "seeds", "sweep"}),
         "seed": seed,
         "algorithm": table.resolved(),
     }
@@ -120,7 +126,7 @@ def resolved_run(experiment: Experiment, table: AlgorithmTable, seed: int) -> di
 def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, Any]:
     """The experiment of several runs, every default written out, and the names of their directories."""
     tables = [table.resolved() for table in experiment.algorithm]
-    return {**experiment.model_dump(), "algorithm": tables, "runs": runs, "versions": versions()}
+    return {**experiment.model_dump(exclude={"sweep"}), "algorithm": tables, "runs": runs, "versions": versions()}
 
 
 def describe_clients(federation: Federation) -> dict[str, Any]:
@@ -146,7 +152,14 @@ def versions() -> dict[str, str]:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(content, indent=1, allow_nan=False, default=str) + "\n").encode())
+    write_whole(path, (json.dumps(_finite(content), indent=1, allow_nan=False, default=str) + "\n").encode())
+
+
+def _finite(content: Any) -> Any:
+    """JSON has no infinity: the bound of a box that has none is the word."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _numbers(values: list[float]) -> list[float | None]:

@@ -6,9 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from fedax.data import Federation
 from fedax.errors import DivergedError, FedaxError
-from fedax.experiments.building import prepare
+from fedax.experiments.building import options, prepare
 from fedax.experiments.folder import (
     EXPERIMENT,
     RUNS,
@@ -19,11 +18,11 @@ from fedax.experiments.folder import (
     refuse_taken,
     resolved_comparison,
     resolved_run,
+    run_name,
     write_json,
 )
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
-from fedax.experiments.schema import AlgorithmTable, Experiment, slug
-from fedax.problem import Problem
+from fedax.experiments.schema import Experiment
 from fedax.simulation import Result, Simulation
 
 
@@ -86,10 +85,10 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) 
     refuse_taken(out)
     problem, federation = prepare(experiment)
     for table in experiment.algorithm:  # the constructor checks; the seed changes nothing about that
-        _simulation(experiment, problem, federation, table, experiment.seeds[0])
+        Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
     tasks = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
     comparison = len(tasks) > 1
-    planned = [Run(str(t.label), seed, out / RUNS / _name(t, seed) if comparison else out) for t, seed in tasks]
+    planned = [Run(str(t.label), seed, out / RUNS / run_name(t, seed) if comparison else out) for t, seed in tasks]
     if comparison:
         claim(out)
         write_json(out / EXPERIMENT, resolved_comparison(experiment, [run.folder.name for run in planned]))
@@ -100,39 +99,13 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) 
         for (table, seed), plan in zip(tasks, planned, strict=True):
             progress.start(plan)
             folder = RunFolder(plan.folder, experiment.rounds, clients)
-            simulation = _simulation(experiment, problem, federation, table, seed, out=plan.folder)
+            simulation = Simulation(problem, federation, table.build(), out=plan.folder, **options(experiment, seed))
             folder.begin(resolved_run(experiment, table, seed), simulation)
             done.append(_carry_out(plan, simulation, folder, progress, interrupt))
             progress.end(done[-1])
             if interrupt.asked:
                 break
     return Outcome(out, done, comparison)
-
-
-def _simulation(
-    experiment: Experiment,
-    problem: Problem,
-    federation: Federation,
-    table: AlgorithmTable,
-    seed: int,
-    **options: Any,
-) -> Simulation:
-    return Simulation(
-        problem,
-        federation,
-        table.build(),
-        rounds=experiment.rounds,
-        cohort=experiment.cohort,
-        local_steps=experiment.local_steps,
-        local_epochs=experiment.local_epochs,
-        batch_size=experiment.batch_size,
-        sampling=experiment.sampling,
-        weighted=experiment.weighted,
-        seed=seed,
-        eval_every=experiment.eval_every or 1,
-        executor=experiment.executor,
-        **options,
-    )
 
 
 def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: Progress, interrupt: Interrupt) -> Run:
@@ -169,7 +142,3 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     folder.status(status, reached, message)
     metrics = dict(simulation.history[-1]) if simulation.history else {}
     return dataclasses.replace(plan, status=status, round=reached, message=message, metrics=metrics)
-
-
-def _name(table: AlgorithmTable, seed: int) -> str:
-    return f"{slug(str(table.label))}-seed{seed}"

@@ -129,6 +129,15 @@ def require(owner: Any, field: str, interval: str, inside: Callable[[float], boo
         raise FedaxError(f"{name}: {field} must be in {interval}, not {value}")
 
 
+def epsilon(dtype: Any) -> float:
+    """The unit of rounding: the gap between 1 and the next number.
+
+    >>> epsilon(jnp.float64)
+    2.220446049250313e-16
+    """
+    return float(jnp.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+
+
 def chosen(on: On, path: str) -> bool:
     """Whether `on` selects the leaf at a path.
 

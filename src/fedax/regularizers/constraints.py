@@ -15,8 +15,7 @@ import optax
 from optax import projections
 
 from fedax.errors import FedaxError
-from fedax.regularizers.base import Leaves, Regularizer, require
-from fedax.regularizers.precision import epsilon
+from fedax.regularizers.base import Leaves, Regularizer, epsilon, require
 from fedax.vectors import Vector
 
 ROUNDING = 64  # a point this many units of rounding of its own length away from the set still counts as in it

@@ -1,61 +1,41 @@
 """Regularizers of a matrix through its singular values; each selected leaf is a matrix of its own.
 
-A function of X = U diag(s) V' that keeps the singular vectors is X V diag(w(s)) V' for some factors w. In single
-precision V and s come from the eigenvalues of X'X, taken in double precision: that is faster than a singular
-value decomposition, and nearer the truth, since squaring costs half of twice the digits. In double precision
-the lost digits would be missed, so there it is the singular value decomposition.
+The singular value decomposition is LAPACK's. For 32 x 32 matrices on a CPU the eigenvalues of X'X are found in less
+than two thirds of its time, but they hold half of the digits: with small thresholds, an error of 1e-4 in single
+precision. In double precision they are exact again, and take as long.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import sequential_vmap
 
 from fedax.errors import FedaxError
-from fedax.regularizers.base import Penalty, Regularizer
+from fedax.regularizers.base import Penalty, Regularizer, epsilon
 from fedax.regularizers.constraints import Ball, to_simplex
-from fedax.regularizers.norms import shrink
-from fedax.regularizers.precision import epsilon, in_double
+from fedax.regularizers.norms import soft
 
-Factors = Callable[[jax.Array, Any], jax.Array]
-
-
-def spectral(factors: Factors, a: jax.Array, t: Any) -> jax.Array:
-    """U diag(s w) V' for a = U diag(s) V' and w = factors(s, t), a function defined at a module's top level."""
-    if a.shape[0] < a.shape[1]:
-        return spectral(factors, a.T, t).T
-    t = jnp.asarray(t, a.dtype)
-    if a.dtype == jnp.float64:
-        u, s, vt = jnp.linalg.svd(a, full_matrices=False)
-        return (u * (s * factors(s, t))) @ vt
-    return in_double(_by_gram(factors))(a, t)
+# LAPACK is called for one matrix at a time: for a batch, jaxlib hands its calls to the threads that devices also
+# wait on for each other's sums, and with one device a core they can wait for ever.
+# It gets zeros in place of NaN and infinity, about which it would complain on the screen.
+_svd: Callable[..., Any] = sequential_vmap(lambda a: tuple(jnp.linalg.svd(_finite(a), full_matrices=False)))
+_singular_values: Callable[..., Any] = sequential_vmap(lambda a: jnp.linalg.svd(_finite(a), compute_uv=False))
 
 
-@functools.cache
-def _by_gram(factors: Factors) -> Callable[..., jax.Array]:
-    def function(a: jax.Array, t: jax.Array) -> jax.Array:
-        squares, v = jnp.linalg.eigh(a.T @ a, symmetrize_input=False)
-        s = jnp.sqrt(jnp.maximum(squares, 0))
-        result: jax.Array = a @ ((v * factors(s, t)) @ v.T)
-        return result
-
-    return function
+def _finite(a: jax.Array) -> jax.Array:
+    return jnp.where(jnp.all(jnp.isfinite(a)), a, 0)
 
 
-def _to_ball(s: jax.Array, radius: Any) -> jax.Array:
-    inside = jnp.sum(s) <= radius
-    (projected,) = to_simplex([s], radius)
-    return jnp.where(inside, 1, projected / jnp.where(s > 0, s, 1))
-
-
-def _signs(s: jax.Array, tolerance: Any) -> jax.Array:
-    positive = s > tolerance * jnp.max(s)
-    return jnp.where(positive, 1 / jnp.where(positive, s, 1), 0)
+def _spectral(change: Callable[[jax.Array], jax.Array], a: jax.Array) -> jax.Array:
+    """The matrix with the singular vectors of a and changed singular values: U diag(change(s)) V'."""
+    u, s, vt = _svd(a)
+    changed: jax.Array = (u * change(s)) @ vt
+    return jnp.where(jnp.all(jnp.isfinite(a)), changed, jnp.nan)
 
 
 def _check_matrix(psi: Regularizer, path: str, a: Any) -> None:
@@ -80,14 +60,14 @@ class Nuclear(Penalty):
         _check_matrix(self, path, a)
 
     def leaf_value(self, a: jax.Array) -> jax.Array:
-        return self.strength * jnp.sum(jnp.linalg.svd(a, compute_uv=False))
+        return self.strength * jnp.sum(_singular_values(a))
 
     def leaf_prox(self, a: jax.Array, t: Any) -> jax.Array:
-        return spectral(shrink, a, t * self.strength)
+        return _spectral(lambda s: soft(s, t * self.strength), a)
 
     def leaf_subgradient(self, a: jax.Array) -> jax.Array:
-        tolerance = max(a.shape) * epsilon(a.dtype)  # numpy.linalg.matrix_rank's
-        return self.strength * spectral(_signs, a, tolerance)
+        rounding = max(a.shape) * epsilon(a.dtype)  # below it numpy.linalg.matrix_rank sees a zero
+        return self.strength * _spectral(lambda s: jnp.where(s > rounding * jnp.max(s), 1, 0), a)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,4 +83,6 @@ class NuclearBall(Ball):
         _check_matrix(self, path, a)
 
     def leaf_project(self, a: jax.Array) -> jax.Array:
-        return spectral(_to_ball, a, self.radius)
+        u, s, vt = _svd(a)
+        (shrunk,) = to_simplex([s], self.radius)
+        return jnp.where(jnp.sum(s) <= self.radius, a, (u * shrunk) @ vt)

@@ -20,7 +20,6 @@ from fedax.errors import FedaxError
 from fedax.regularizers.base import On, Regularizer, chosen, mapped, named, require
 from fedax.regularizers.constraints import Box, L1Ball, LInfBall, NonNegative, Simplex
 from fedax.regularizers.norms import L1
-from fedax.regularizers.precision import smallest
 from fedax.regularizers.sums import Sum
 from fedax.vectors import Vector
 
@@ -170,7 +169,7 @@ def _no_closed_form(mirror: Mirror, psi: Regularizer, allowed: str) -> FedaxErro
 
 
 def _log(a: jax.Array) -> jax.Array:
-    tiny = smallest(a.dtype)
+    tiny = jnp.finfo(a.dtype).tiny  # type: ignore[no-untyped-call]
     return jnp.log(jnp.where(jnp.abs(a) < tiny, tiny, a))
 
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 
 from fedax.regularizers.base import Penalty
 from fedax.regularizers.norms import check_axis, check_has_axis
-from fedax.regularizers.precision import in_double
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +41,7 @@ class TotalVariation1D(Penalty):
 
     def leaf_prox(self, a: jax.Array, t: Any) -> jax.Array:
         rows = jnp.moveaxis(a, self.axis, -1)
-        fused = jax.vmap(_FUSE, in_axes=(0, None))(rows.reshape(-1, rows.shape[-1]), t * self.strength)
+        fused = _fuse_rows(rows.reshape(-1, rows.shape[-1]), t * self.strength)
         return jnp.moveaxis(fused.reshape(rows.shape), -1, self.axis)
 
     def leaf_subgradient(self, a: jax.Array) -> jax.Array:
@@ -114,4 +113,4 @@ def _fuse(y: jax.Array, lam: jax.Array) -> jax.Array:
     return jnp.append(x, last)
 
 
-_FUSE = in_double(_fuse)
+_fuse_rows = jax.jit(jax.vmap(_fuse, in_axes=(0, None)))

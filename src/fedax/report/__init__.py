@@ -1,4 +1,4 @@
-"""Reports on runs: it reads run directories, and nothing else.
+"""Reports on runs: it reads run directories, the table of a sweep beside them, and nothing else.
 
 read(folder)            one run, as far as it got
 find(folder)            the run directories at a place

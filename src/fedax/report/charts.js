@@ -166,5 +166,37 @@ const charts = (() => {
     })];
   }
 
-  return { colour, curves, sorted, scatter, partition };
+  function heat(sweep, at, view) {
+    const { title, fields, axes, goal, methods } = sweep;
+    const all = methods.flatMap((method) => method.z.flat()).filter(number);
+    const ends = [colour("low"), colour("high")];
+    if (goal === "min") ends.reverse();
+    const label = (name) => (view.narrow || !name ? "" : name);
+    return [[{
+      type: "heatmap", x: axes[0], y: axes[1] ?? [""], z: methods[at].z, xgap: 1, ygap: 1, hoverongaps: false,
+      zmin: all.length ? Math.min(...all) : 0, zmax: all.length ? Math.max(...all) : 1,
+      colorscale: [[0, ends[0]], [1, ends[1]]], colorbar: { thickness: 12, outlinewidth: 0 },
+      hovertemplate: `${plain(fields[0])} %{x}${fields[1] ? `, ${plain(fields[1])} %{y}` : ""}` +
+        `<br>${plain(title)} %{z:.5~g}<extra></extra>`,
+    }], layout(view, fields[1] ? 340 : 200, {
+      xaxis: axis(fields[0], { type: "category", showgrid: false }),
+      yaxis: axis(label(fields[1]), { type: "category", showgrid: false }),
+    })];
+  }
+
+  function dense(sweep, shown, view) {
+    const traces = sweep.methods.filter((method) => shown[method.group] && method.points.length).map((method) => ({
+      x: method.points.map((point) => point[0]), y: method.points.map((point) => point[1]),
+      text: method.points.map((point) => plain(point[2])), meta: plain(method.label), mode: "markers",
+      marker: {
+        color: ofGroup(method.group), size: 9, opacity: 0.75, symbol: SYMBOLS[method.group % SYMBOLS.length],
+      },
+      hovertemplate: "%{meta}<br>%{text}<br>density %{x}, %{y}<extra></extra>",
+    }));
+    return [traces, layout(view, 380, {
+      xaxis: axis("Density"), yaxis: axis(view.narrow ? "" : sweep.title, { hoverformat: ".5~g" }),
+    })];
+  }
+
+  return { colour, heat, dense, curves, sorted, scatter, partition };
 })();

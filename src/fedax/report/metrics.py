@@ -19,6 +19,15 @@ STATISTICS = {
     "mean": ", mean over clients",
     "std": ", spread over clients",
 }
+#: What a regularizer is for, on a composite problem; `personal_` before it for the clients' own models.
+STRUCTURE = {
+    "f1": "Support F1",
+    "recovery_error": "Recovery error",
+    "density": "Density",
+    "rank": "Rank",
+    "violation": "Violation",
+}
+STRUCTURE |= {f"personal_{key}": f"Personal {title.lower().replace('f1', 'F1')}" for key, title in STRUCTURE.items()}
 COUNTERS = {
     "gradients": "Gradients",
     "floats_up": "Floats up",

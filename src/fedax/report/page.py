@@ -12,10 +12,11 @@ from string import Template
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.report.metrics import parse, text
+from fedax.report.metrics import STRUCTURE, parse, text
 from fedax.report.pictures import embed, payload
 from fedax.report.runs import Run
 from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
+from fedax.report.sweeps import read_sweep
 from fedax.report.words import summary, title, warnings
 
 PALETTE = 8  # colours of style.css
@@ -28,7 +29,7 @@ def write(folder: Path, run_folders: Iterable[Path]) -> Path:
     if not runs:
         raise FedaxError("a report needs at least one run directory")
     path = Path(folder) / REPORT
-    content = page(runs).encode("utf-8", errors="replace")
+    content = page(runs, path.parent).encode("utf-8", errors="replace")
     aside = path.with_name(f".{REPORT}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,8 +43,8 @@ def write(folder: Path, run_folders: Iterable[Path]) -> Path:
     return path
 
 
-def page(runs: list[Run]) -> str:
-    """The whole page."""
+def page(runs: list[Run], folder: Path) -> str:
+    """The whole page; folder may hold the sweep that the runs are the best of."""
     from plotly.offline import get_plotlyjs
 
     found = groups(runs)
@@ -55,7 +56,7 @@ def page(runs: list[Run]) -> str:
         table=_table(found),
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
         versions=_fields(found, lambda name: name.startswith("versions.")),
-        data=embed(payload(found)),
+        data=embed(payload(found) | {"sweep": read_sweep(folder, [group.runs[0].label for group in found])}),
         plotly=get_plotlyjs(),
         script=_own("charts.js") + _own("script.js"),
     )
@@ -94,6 +95,8 @@ def _table(found: list[Group]) -> str:
 
 def _kind(key: str) -> str:
     metric = parse(key)
+    if key in STRUCTURE:
+        return "Structure"
     return "Cost" if metric is None else "Personal models" if metric.personal else "Shared model"
 
 
@@ -124,9 +127,11 @@ def _best(key: str, lines: list[dict[str, Any]]) -> str | None:
     """The best value of a column as printed; none if all are the same."""
     values = [line[key].mean for line in lines if key in line and line[key].mean == line[key].mean]
     metric = parse(key)
-    if len({text(key, value) for value in values}) < 2:
+    neither = key.removeprefix("personal_") in ("density", "rank")  # the truth's own is the best
+    if neither or len({text(key, value) for value in values}) < 2:
         return None
-    return text(key, max(values) if metric and metric.higher else min(values))
+    higher = key.endswith("f1") or (metric is not None and metric.higher)
+    return text(key, max(values) if higher else min(values))
 
 
 def _fields(found: list[Group], wanted: Callable[[str], bool]) -> str:

@@ -53,6 +53,14 @@
     draw("partition", charts.partition(data.partitions[element("partition-choice").value], view()));
   }
 
+  function drawSweep() {
+    data.sweep.methods.forEach((method, i) => {
+      element(`heat-${i}`).closest("figure").hidden = !shown[method.group];
+      if (shown[method.group]) draw(`heat-${i}`, charts.heat(data.sweep, i, view()));
+    });
+    if (data.sweep.dense) draw("dense", charts.dense(data.sweep, shown, view()));
+  }
+
   const sections = [];
   function section(id, exists, setUp, drawIt) {
     if (!exists) return;
@@ -102,10 +110,27 @@
     element("partition-choice").addEventListener("change", drawPartition);
   }
 
+  function setUpSweep() {
+    const { title, how, methods, dense } = data.sweep;
+    methods.forEach((method, i) => {
+      const figure = document.createElement("figure"), caption = document.createElement("figcaption");
+      const chart = document.createElement("div");
+      caption.textContent = `${method.label}: ${title}, ${how}`;
+      chart.className = "chart";
+      chart.id = `heat-${i}`;
+      chart.setAttribute("role", "img");
+      chart.setAttribute("aria-label", `${caption.textContent}, over the settings`);
+      figure.append(caption, chart);
+      element("sweep-heat").append(figure);
+    });
+    element("dense-figure").hidden = !dense;
+  }
+
   const evaluated = data.measures.length > 0;
   const measured = data.clients.some((run) => Object.keys(run.metrics).length);
   section("methods-section", evaluated || measured, setUpMethods, () => {});
   section("curves-section", evaluated, setUpCurves, drawCurves);
+  section("sweep-section", data.sweep?.methods.length, setUpSweep, drawSweep);
   section("clients-section", measured, setUpClients, drawClients);
   section("partition-section", data.partitions.length > 0, setUpPartition, drawPartition);
   drawAll();

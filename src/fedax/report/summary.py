@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedax.report.metrics import COUNTERS, PARTS, Metric, number, parse
+from fedax.report.metrics import COUNTERS, PARTS, STRUCTURE, Metric, number, parse
 from fedax.report.runs import Run, read
 
 #: Fields that may differ between runs of one setting.
@@ -135,7 +135,7 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
         key: f"Personal {short(metrics[key]).lower()}" if metrics[key].personal else short(metrics[key])
         for key in ordered
     }
-    return titles | {key: title for key, title in COUNTERS.items() if key in keys}
+    return titles | {key: title for key, title in (STRUCTURE | COUNTERS).items() if key in keys}
 
 
 def short(metric: Metric) -> str:
@@ -175,12 +175,12 @@ def _row(group: Group) -> dict[str, Any]:
 
 
 def _shown(keys: list[str]) -> list[str]:
-    """The metrics of a summary: plain values on the best part there is, the worst tenth of the main one, and
-    the counters."""
+    """The metrics of a summary: plain values on the best part there is, the worst tenth of the main one, the
+    structure of composite problems, and the counters."""
     parsed = {key: metric for key in keys if (metric := parse(key))}
     part = next((part for part in PARTS if any(metric.part == part for metric in parsed.values())), "")
     metrics = {key: metric for key, metric in parsed.items() if metric.part == part}
     accurate = any(metric.name == "accuracy" for metric in metrics.values())
     worst = "accuracy" if accurate else "loss"
     plain = [k for k, m in metrics.items() if not m.statistic or (m.statistic == "worst" and m.name == worst)]
-    return plain + [key for key in COUNTERS if key in keys]
+    return plain + [key for key in STRUCTURE | COUNTERS if key in keys]

@@ -33,14 +33,16 @@ def _data(runs: list[Run]) -> str:
     clients = {len(names) for run in runs if isinstance(names := run.clients.get("names"), list)}
     words = []
     if name:
-        words.append(f"The {name} data")
+        preset = _agreed(runs, "data", "preset")
+        words.append(f"The {name} data{f' {preset}' if preset else ''}")
     if len(clients) == 1:
         words.append(f"{'over' if name else 'There are'} {_several(clients.pop(), 'client')}")
     if name and partition:
         words.append(f"(partition {_call(partition)})")
     if model:
         words.append(f"with the model {_call(model)}" if words else f"The model is {_call(model)}")
-    return " ".join(words) + "." if words else ""
+    psi = _agreed(runs, "problem", "regularizer")
+    return " ".join(words) + f"{f', regularised by {_call(psi)}' if psi else ''}." if words else ""
 
 
 def _work(runs: list[Run]) -> str:
@@ -78,7 +80,8 @@ def _agreed(runs: Iterable[Run], *path: str) -> Any:
 
 
 def _several(count: Any, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    shown = f"{count:g}" if isinstance(count, float) else count
+    return f"{shown} {noun}" if count == 1 else f"{shown} {noun}s"
 
 
 def _call(value: Any) -> str:

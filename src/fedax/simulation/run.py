@@ -120,6 +120,8 @@ class Simulation:
         self.problem.check(params, self.federation.arrays)
         psi = self.problem.regularizer
         self.algorithm.refuse(psi)
+        if psi is not None and not psi.feasible(params):
+            raise FedaxError(f"the first parameters lie outside {psi}: start the model inside the constraint")
         if psi is not None and not psi.smooth and not self.algorithm.composite:
             name = type(self.algorithm).__name__
             log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)

@@ -1,0 +1,88 @@
+"""The [sweep] table: hyper-parameters with the values to try, and what decides between the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from fedax.algorithms import Algorithm
+from fedax.errors import FedaxError, unknown
+from fedax.experiments.tables import AlgorithmTable, Count
+from fedax.simulation import grid
+
+
+class SweepTable(BaseModel):
+    """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
+
+    metric: a column of the history; default accuracy, else the regularised or the plain loss, on test rows if any.
+    goal: "max" or "min"; default by the metric's name.
+    over: the metric's mean over the last so many rounds decides; default its last value.
+    target: a value of the metric; the first evaluated round that reaches it is reported.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    metric: str | None = None
+    goal: Literal["max", "min"] | None = None
+    over: Count | None = None
+    target: float | None = None
+
+    @property
+    def values(self) -> dict[str, list[float]]:
+        """The values of each hyper-parameter that is swept over."""
+        return dict(self.model_extra or {})
+
+    def settings(self, table: AlgorithmTable) -> list[tuple[dict[str, float], Algorithm]]:
+        """Every combination of the values, with the method that has them.
+
+        >>> found = SweepTable(lr=[0.1, 0.2], server_lr=[1.0]).settings(AlgorithmTable(name="FedAvg", lr=1.0))
+        >>> found[1]
+        ({'lr': 0.2, 'server_lr': 1.0}, FedAvg(lr=0.2, server_lr=1.0))
+        """
+        made = grid(table.build(), self.values)
+        return [({name: getattr(method, name) for name in self.values}, method) for method in made]
+
+    def check(self, tables: Sequence[AlgorithmTable], rounds: int) -> None:
+        """Refuse a field that a method does not have, or a value out of its range; whole numbers become floats."""
+        if not self.values:
+            raise FedaxError("[sweep] names no hyper-parameter: it must have a list such as lr = [0.01, 0.1]")
+        if self.over is not None and self.over > rounds:
+            raise FedaxError(f"sweep.over is {self.over}: it must be at most rounds, {rounds}")
+        for name, values in self.values.items():
+            for table in tables:
+                _check_field(name, table.build())
+            setattr(self, name, _numbers(name, values))
+            for table in tables:
+                _check_range(name, self.values[name], table.build())
+
+
+def _check_field(name: str, method: Any) -> None:
+    owner, fields = type(method).__name__, {f.name: f for f in dataclasses.fields(method)}
+    if name not in fields:
+        allowed = [n for n, f in fields.items() if "interval" in f.metadata and not f.metadata.get("static")]
+        raise unknown(f"field of [sweep] for {owner}", name, [*allowed, *SweepTable.model_fields])
+    if "interval" not in fields[name].metadata or fields[name].metadata.get("static"):
+        raise FedaxError(
+            f"sweep.{name}: a sweep is over numbers that leave the compiled program as it is, and {owner}'s {name} "
+            "is not one"
+        )
+
+
+def _numbers(name: str, values: Any) -> list[float]:
+    numeric = isinstance(values, list) and all(type(value) in (int, float) for value in values)
+    if not numeric or not values:
+        raise FedaxError(f"sweep.{name} is {values!r}: it must be a list of one or more numbers")
+    if len(set(values)) < len(values):
+        raise FedaxError(f"sweep.{name} is {values}: it names a value twice, and all must differ")
+    return [float(value) for value in values]
+
+
+def _check_range(name: str, values: list[float], method: Any) -> None:
+    for value in values:
+        try:
+            dataclasses.replace(method, **{name: value})
+        except FedaxError as error:
+            raise FedaxError(f"sweep.{name}: {error}") from None

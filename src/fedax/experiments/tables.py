@@ -1,0 +1,218 @@
+"""The tables of an experiment file but for [sweep]: their fields, and what each may be.
+
+Hyper-parameters, partitions, regularizers and model options are checked by building what they describe, so a
+mistake in them is found when the file is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fedax import data
+from fedax.algorithms import Algorithm, build
+from fedax.data import Federation, Partition
+from fedax.errors import FedaxError, unknown
+from fedax.losses import LOSSES
+from fedax.models import model
+from fedax.regularizers import Regularizer, regularizer
+from fedax.schedules import SCHEDULES, Schedule, schedule
+
+if TYPE_CHECKING:
+    from flax import linen as nn
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Table(BaseModel):
+    """A table with a fixed set of fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class NamedTable(BaseModel):
+    """A table whose further fields depend on the name it gives."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    name: str = Field(description="a name that `fedax list` shows")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The fields that belong to the named thing."""
+        return dict(self.model_extra or {})
+
+
+class AlgorithmTable(NamedTable):
+    """[algorithm]: a method and its hyper-parameters."""
+
+    label: Annotated[str, Field(min_length=1)] | None = None
+
+    def build(self) -> Algorithm:
+        """The method.
+
+        >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
+        InverseTime(initial=0.1, per='round', decay=1)
+        """
+        made = build(self.name, **{key: _hyperparameter(key, value) for key, value in self.options.items()})
+        whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
+            f.name: float(value)
+            for f in dataclasses.fields(made)  # type: ignore[arg-type]
+            if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
+        }
+        return dataclasses.replace(made, **whole)  # type: ignore[type-var]
+
+    def resolved(self) -> dict[str, Any]:
+        """Name, label and every hyper-parameter, those left at their defaults too.
+
+        >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
+        {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
+        """
+        made = self.build()
+        name = type(made).__name__
+        fields: Any = dataclasses.fields(made)  # type: ignore[arg-type]
+        values = {f.name: self.options.get(f.name, getattr(made, f.name)) for f in fields}
+        return {"name": name, "label": self.label or name, **values}
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> AlgorithmTable:
+        self.build()
+        return self
+
+
+class PartitionTable(NamedTable):
+    """[data.partition]: how the rows are divided among clients."""
+
+    def build(self) -> Partition:
+        """The partition.
+
+        >>> PartitionTable(name="ByLabel", clients=20, labels=2).build()
+        ByLabel(clients=20, labels=2)
+        """
+        return data.partition(self.name, **self.options)
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> PartitionTable:
+        self.build()
+        return self
+
+
+class ModelTable(NamedTable):
+    """[model]: a model and its options; `outputs` follows from the data unless given."""
+
+    outputs: Count | None = None
+
+    def build(self, outputs: int) -> nn.Module:
+        """The model with a number of outputs.
+
+        >>> ModelTable(name="mlp", hidden=[64]).build(10).outputs
+        10
+        """
+        return model(self.name, outputs=outputs, **self.options)
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> ModelTable:
+        self.build(self.outputs or 1)
+        return self
+
+
+class DataTable(NamedTable):
+    """[data]: a dataset. Rows are divided by `partition`, each client's by `split` into train, validation and test;
+    a dataset that comes divided has options of its own instead."""
+
+    split: list[float] | None = None
+    seed: Seed = 0
+    partition: PartitionTable | None = None
+
+    def build(self) -> Federation:
+        """The federation.
+
+        >>> DataTable(name="lasso", preset="thesis-III", dimension=16, clients=4).build().clients
+        4
+        """
+        if self.partition is None:
+            seed = {"seed": self.seed} if data.FEDERATIONS[self.name].presets else {}
+            return data.divided(self.name, **seed, **self.options)
+        return data.load(self.name, partition=self.partition.build(), split=self.split, seed=self.seed)
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in data.DATASETS | data.FEDERATIONS:
+            raise unknown("dataset", name, data.DATASETS | data.FEDERATIONS)
+        return name
+
+    @model_validator(mode="after")
+    def _resolve(self) -> DataTable:
+        if self.name in data.FEDERATIONS:
+            self._resolve_divided(data.FEDERATIONS[self.name])
+            return self
+        for field in self.options:
+            raise unknown("field of [data]", field, type(self).model_fields)
+        self.split = [0.7, 0.1, 0.2] if self.split is None else self.split
+        self.partition = self.partition or PartitionTable(name="IID", clients=10)  # type: ignore[call-arg]
+        return self
+
+    def _resolve_divided(self, entry: data.Divided) -> None:
+        unused = {"split", "partition"} if entry.presets else {"split", "partition", "seed"}
+        for field in sorted(unused & self.model_fields_set):
+            raise FedaxError(f"{field} must be left out: {self.name} comes divided among clients")
+        for field, value in entry.resolved(self.options).items():
+            setattr(self, field, list(value) if isinstance(value, tuple) else value)
+
+
+class RegularizerTable(NamedTable):
+    """[problem.regularizer]: psi and its fields."""
+
+    def build(self) -> Regularizer:
+        """The regularizer.
+
+        >>> RegularizerTable(name="L1", strength=0.3).build()
+        L1(on=None, strength=0.3)
+        """
+        return regularizer(self.name, **self.options)
+
+    @model_validator(mode="after")
+    def _resolve(self) -> RegularizerTable:
+        made = self.build()
+        self.name = made.name
+        for field in dataclasses.fields(made):
+            setattr(self, field.name, getattr(made, field.name))
+        return self
+
+
+class ProblemTable(Table):
+    """[problem]: what is minimised; the loss follows from the data unless given."""
+
+    loss: str | None = None
+    regularizer: RegularizerTable | None = None
+
+    @field_validator("loss")
+    @classmethod
+    def _is_known(cls, loss: str | None) -> str | None:
+        if loss is not None and loss not in LOSSES:
+            raise unknown("loss", loss, LOSSES)
+        return loss
+
+
+def _hyperparameter(key: str, value: Any) -> Any:
+    """A value as a method takes it; a table is a schedule."""
+    if isinstance(value, dict):
+        return _schedule(key, value)
+    if not isinstance(value, bool | int | float | str):
+        raise FedaxError(f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table")
+    return value
+
+
+def _schedule(key: str, table: dict[str, Any]) -> Schedule:
+    options = dict(table)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise FedaxError(f"{key} is {table}: a schedule needs kind, one of {', '.join(SCHEDULES)}")
+    for name, value in options.items():
+        if name != "per" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise FedaxError(f"{key}.{name} is {value!r}: it must be a number")
+    return schedule(kind, **options)
