@@ -3,8 +3,8 @@
     python benchmarks/fedac_a9a.py [--clients 16 256 1024] [--steps 1 8 64 256] [--seeds 1 2 3] [--reference FILE]
 
 L2-regularised logistic regression (strength 1e-3) on a9a; M clients who each draw single rows with replacement from
-the whole set, all started at the published start; T = K R = 4096 steps in all; the loss recorded every 512 steps; the lowest recorded over the thesis' grid
-of learning rates, minus the optimum. Every run is appended to results/fedac_a9a.csv as it ends, and is not run
+the whole set, all started at the published start; T = K R = 4096 steps in all; the loss recorded every 512 steps; the
+lowest recorded over the thesis' grid of learning rates, minus the optimum. Every run is appended to results/fedac_a9a.csv as it ends, and is not run
 again. FEDAX_DATA must hold a9a. With the published rows as --reference the table shows theirs beside ours.
 """
 
@@ -43,7 +43,7 @@ def problem() -> fedax.Problem:
     They all start at the same draw of a standard normal, NumPy's legacy generator with seed 1: its loss is the
     1.1451013886529906 of published runs that never got better.
     """
-    start = np.random.RandomState(1).randn(123).astype(np.float32)  # noqa: NPY002
+    start = np.random.RandomState(1).randn(123).astype(np.float32)
     return fedax.Problem(
         (lambda key, x: jnp.asarray(start), lambda w, x: x @ w),
         loss="logistic",

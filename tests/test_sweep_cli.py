@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import signal
@@ -249,7 +250,7 @@ def test_a_method_that_always_diverges_is_said_so_and_the_others_are_kept(type_:
 
 
 def test_progress_adds_up_the_rounds_of_all_settings(tmp_path: Path) -> None:
-    with watch(Console(force_terminal=True, width=120, file=(tmp_path / "screen").open("w")), False) as progress:
+    with watch(Console(force_terminal=True, width=120, file=io.StringIO()), False) as progress:
         assert isinstance(progress, Live)
         sweep(parse(small()), tmp_path / "out", progress=progress)
         totals = [(task.completed, task.total) for task in progress.bars.tasks]
@@ -287,6 +288,8 @@ BAD = {
     "unknown method": (("sweep", "sparse.toml", "--method", "FedMit"), ["FedMit", "did you mean 'FedMiD'"]),
     # generated data and regularizers
     "partition": (set_("data.partition={name='IID', clients=3}"), ["data", "partition", "lasso", "left out"]),
+    "part of a partition": (set_("data.partition.clients=3"), ["data", "partition", "lasso", "left out"]),
+    "mistyped seed": (set_("data.sed=3"), ["data", "sed", "did you mean 'seed'"]),
     "split": (set_("data.split=[1.0, 0.0, 0.0]"), ["data", "split", "lasso", "left out"]),
     "preset": (set_("data.preset=thesis-V"), ["data", "thesis-V", "did you mean 'thesis-IV'"]),
     "dimension": (set_("data.dimension=0"), ["data", "dimension", "0"]),
@@ -301,7 +304,10 @@ BAD = {
     "regularizer field": (set_("problem.regularizer.strenth=1"), ["problem.regularizer", "did you mean 'strength'"]),
     "regularizer in words": (set_("problem.regularizer=L1"), ["problem.regularizer", "'L1'", "table"]),
     "no such leaves": (set_("problem.regularizer.on=kernal"), ["L1", "kernal", "kernel"]),
-    "nuclear norm of a vector": (set_("problem.regularizer.name=Nuclear", "data.name=lasso"), ["Nuclear"]),
+    "nuclear norm of a vector": (
+        set_("problem.regularizer.name=Nuclear", "problem.regularizer.on=bias"),
+        ["Nuclear", "bias"],
+    ),
     "zero below": (set_("zero_below=-1"), ["zero_below", "-1"]),
     "eval on": (set_("eval_on=['tset']"), ["eval_on", "tset", "did you mean 'test'"]),
     "eval on nothing": (set_("eval_on=['validation']"), ["eval_on", "validation"]),

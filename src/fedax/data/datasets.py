@@ -90,7 +90,7 @@ class Divided:
         """
         for name in options:
             if name not in self.options:
-                raise unknown(f"option of {self.name}", name, self.options)
+                raise unknown(f"option of {self.name}", name, [*self.options, *(["seed"] if self.presets else [])])
         own = {name: _like(name, options.get(name, default), default) for name, default in self.defaults.items()}
         if not self.presets:
             return own

@@ -53,7 +53,8 @@ def summary(prefix: str, metrics: Mapping[str, Measurement]) -> dict[str, float]
         tenth = max(1, round(len(values) / 10))
         row[f"{prefix}{name}"] = metric.overall
         row[f"{prefix}{name}_mean"] = float(np.mean(values))
-        row[f"{prefix}{name}_std"] = float(np.std(values))
+        with np.errstate(invalid="ignore"):  # a diverged model's losses may be infinite
+            row[f"{prefix}{name}_std"] = float(np.std(values))
         row[f"{prefix}{name}_worst"] = float(np.mean(values[:tenth]))
     return row
 

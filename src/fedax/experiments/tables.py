@@ -138,6 +138,17 @@ class DataTable(NamedTable):
             return data.divided(self.name, **seed, **self.options)
         return data.load(self.name, partition=self.partition.build(), split=self.split, seed=self.seed)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _comes_divided(cls, table: Any) -> Any:
+        name = table.get("name") if isinstance(table, dict) else None
+        if isinstance(name, str) and name in data.FEDERATIONS:
+            unused = ["split", "partition", *([] if data.FEDERATIONS[name].presets else ["seed"])]
+            for field in unused:
+                if field in table:
+                    raise FedaxError(f"{field} must be left out: {name} comes divided among clients")
+        return table
+
     @field_validator("name")
     @classmethod
     def _is_known(cls, name: str) -> str:
@@ -148,20 +159,14 @@ class DataTable(NamedTable):
     @model_validator(mode="after")
     def _resolve(self) -> DataTable:
         if self.name in data.FEDERATIONS:
-            self._resolve_divided(data.FEDERATIONS[self.name])
+            for field, value in data.FEDERATIONS[self.name].resolved(self.options).items():
+                setattr(self, field, list(value) if isinstance(value, tuple) else value)
             return self
         for field in self.options:
             raise unknown("field of [data]", field, type(self).model_fields)
         self.split = [0.7, 0.1, 0.2] if self.split is None else self.split
         self.partition = self.partition or PartitionTable(name="IID", clients=10)  # type: ignore[call-arg]
         return self
-
-    def _resolve_divided(self, entry: data.Divided) -> None:
-        unused = {"split", "partition"} if entry.presets else {"split", "partition", "seed"}
-        for field in sorted(unused & self.model_fields_set):
-            raise FedaxError(f"{field} must be left out: {self.name} comes divided among clients")
-        for field, value in entry.resolved(self.options).items():
-            setattr(self, field, list(value) if isinstance(value, tuple) else value)
 
 
 class RegularizerTable(NamedTable):
