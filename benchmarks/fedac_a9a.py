@@ -4,8 +4,9 @@
 
 L2-regularised logistic regression (strength 1e-3) on a9a; M clients who each draw single rows with replacement from
 the whole set, all started at the published start; T = K R = 4096 steps in all; the loss recorded every 512 steps; the
-lowest recorded over the thesis' grid of learning rates, minus the optimum. Every run is appended to results/fedac_a9a.csv as it ends, and is not run
-again. FEDAX_DATA must hold a9a. With the published rows as --reference the table shows theirs beside ours.
+lowest recorded over the thesis' grid of learning rates, minus the optimum. Every run is appended to
+results/fedac_a9a.csv as it ends, and is not run again. FEDAX_DATA must hold a9a. With the published rows as
+--reference the table shows theirs beside ours.
 """
 
 from __future__ import annotations

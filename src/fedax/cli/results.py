@@ -71,11 +71,11 @@ def show_best(console: Console, swept: Swept) -> None:
     extra = [key for key in ("density", "rank") if key != judge.metric and any(key in b.rows[0] for b in found)]
     several = any(len(best.scores) > 1 for best in found)
     table = Table(title="Best settings", title_justify="left", title_style="bold")
-    table.caption = "mean ± deviation over seeds" if several else None
+    table.caption = "; ".join([judge.title, *(["mean ± deviation over seeds"] if several else [])])
     fields = list(found[0].setting or {})
     rounds = [] if judge.target is None else [f"Rounds to {judge.target:g}"]
-    table.add_column("Method")
-    for title in (*fields, judge.title, *rounds, *(key.capitalize() for key in extra), "Diverged"):
+    table.add_column("Method", overflow="fold")
+    for title in (*fields, judge.metric, *rounds, *(key.capitalize() for key in extra), "Diverged"):
         table.add_column(title, justify="right")
     for best in found:
         cells = [f"{value:g}" for value in (best.setting or {}).values()]
