@@ -21,11 +21,12 @@ from fedax.data.federation import Federation
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.evaluation import Measurement, Meter, smoothness, summary
 from fedax.evaluation.structure import personal_structure, prox_gradient, structure, truth_of
-from fedax.local import Client, Data, Plan, cost
+from fedax.local import Client, Data, cost
 from fedax.problem import Problem
 from fedax.simulation.debug import DebugEngine
 from fedax.simulation.engine import Engine
 from fedax.simulation.executors import choose
+from fedax.simulation.plan import check_positive, make_plan
 from fedax.simulation.result import HISTORY, History, Result, unwrap
 from fedax.vectors import Vector, size
 
@@ -64,9 +65,9 @@ class Simulation:
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, batch_size, sampling, weighted)
-        _positive("eval_every", eval_every)
+        check_positive("eval_every", eval_every)
         if chunk is not None:
-            _positive("chunk", chunk)
+            check_positive("chunk", chunk)
         if executor not in EXECUTORS:
             raise unknown("executor", executor, EXECUTORS)
         if not isinstance(algorithm, Algorithm):
@@ -309,53 +310,3 @@ def stream(
     yield from simulation
     if simulation.out is not None:
         simulation.result.save(simulation.out)
-
-
-def make_plan(
-    federation: Federation,
-    rounds: int,
-    cohort: int | None,
-    local_steps: int | None,
-    local_epochs: float | None,
-    batch_size: int | None,
-    sampling: randomness.Sampling,
-    weighted: bool,
-) -> tuple[Plan, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Check the schedule of a run against its federation; the plan, and each client's local steps."""
-    _positive("rounds", rounds)
-    for name, value in (("cohort", cohort), ("local_steps", local_steps), ("batch_size", batch_size)):
-        if value is not None:
-            _positive(name, value)
-    if local_steps is not None and local_epochs is not None:
-        raise FedaxError("give local_steps or local_epochs, not both")
-    if local_epochs is not None and not local_epochs > 0:
-        raise FedaxError(f"local_epochs must be above 0, not {local_epochs}")
-    if sampling not in ("epochs", "iid"):
-        raise unknown("sampling", sampling, ("epochs", "iid"))
-    clients, count = federation.clients, federation.train.count
-    if cohort is not None and cohort > clients:
-        raise FedaxError(f"cohort={cohort} is larger than the federation of {clients} clients")
-    if (empty := np.flatnonzero(count < 1)).size:
-        raise FedaxError(f"client {federation.names[int(empty[0])]} has no training rows")
-    if local_epochs is None:
-        steps = np.full(clients, 1 if local_steps is None else local_steps, np.int64)
-    else:
-        batch = count if batch_size is None else np.minimum(batch_size, count)
-        steps = np.maximum(1, np.ceil(local_epochs * count / batch)).astype(np.int64)
-    plan = Plan(
-        clients=clients,
-        cohort=clients if cohort is None else cohort,
-        batch=batch_size,
-        max_steps=int(steps.max()),
-        equal_steps=bool(steps.min() == steps.max()),
-        max_rows=int(count.max()),
-        equal_rows=bool(count.min() == count.max()),
-        sampling=sampling,
-        weighted=weighted,
-    )
-    return plan, steps
-
-
-def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise FedaxError(f"{name} must be a whole number from 1 on, not {value!r}")
