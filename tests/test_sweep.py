@@ -44,3 +44,5 @@ def test_progress_and_bad_input():
         fedax.grid(fedax.FedAvg(lr=0.1), {"rate": [1.0]})
     with pytest.raises(fedax.FedaxError, match="differ in numbers alone, not 2 kinds"):
         fedax.sweep(LEAST_SQUARES, regression(), [fedax.SCAFFOLD(0.1), fedax.SCAFFOLD(0.1, option="I")], **OPTIONS)
+    with pytest.raises(fedax.FedaxError, match="executor='debug' is for single runs"):
+        fedax.sweep(LEAST_SQUARES, regression(), settings, executor="debug", **OPTIONS)

@@ -69,6 +69,8 @@ def sweep(
     kinds = {jax.tree.structure(algorithm) for algorithm in algorithms}
     if len(kinds) != 1:
         raise FedaxError(f"a sweep takes settings of one method that differ in numbers alone, not {len(kinds)} kinds")
+    if options.get("executor") == "debug":
+        raise FedaxError("a sweep is one compiled program: executor='debug' is for single runs")
     first = Simulation(problem, federation, algorithms[0], rounds=rounds, eval_every=eval_every, **options)
     results: list[Result] = []
     for begin in range(0, len(algorithms), LANES):
