@@ -17,6 +17,9 @@ from fedax import counting, randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.problem import Batch, FullOracle, Oracle, Problem
 from fedax.randomness import Sampling
+from fedax.vectors import size
+
+LARGE = 1_000_000  # floats of a local state from which copying it in every step would show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +125,9 @@ class Client:
             here = dataclasses.replace(ctx, step=k)
             return alike(algorithm.at(here).step(local, oracle(k), message, state, here), local)
 
-        local = loop(0, self.steps, body, local)
+        # Two large steps an iteration: XLA then sees when a layer's weights are done with, and does not copy them.
+        pairs = loop is jax.lax.fori_loop and self.plan.equal_steps and self.steps > 1 and size(local) >= LARGE
+        local = loop(0, self.steps, body, local, unroll=2) if pairs else loop(0, self.steps, body, local)
         last = dataclasses.replace(ctx, step=self.steps)
         upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
         return upload, alike(new, state)

@@ -23,6 +23,7 @@ from fedax.vectors import zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
 BATCHED_LIMIT = 50_000  # parameters up to which batching clients beats looping over them on a CPU
+THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
 CHUNK_FLOATS = 1 << 24  # floats of model that a chunk of batched clients may take
 
 
@@ -43,10 +44,14 @@ def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -
     Executor(name='looped', devices=2, chunk=1, places=10)
     >>> choose("auto", 9, 100, 2, None)
     Executor(name='batched', devices=2, chunk=5, places=10)
+    >>> choose("auto", 5, 3_000_000, 2, None)
+    Executor(name='looped', devices=1, chunk=1, places=5)
     """
     if name == "auto":
         name = "batched" if size <= BATCHED_LIMIT else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
+    if name == "looped" and size >= THREADED:  # an idle core costs more than sharing out clients gains
+        devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
     share = -(-cohort // devices)
     if name != "batched":
         chunk = 1
