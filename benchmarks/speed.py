@@ -23,6 +23,7 @@ import fedax
 from benchmarks.workloads import Workload, workload
 from fedax.models import model
 
+PAUSE = 0.5  # seconds before each timing: idle threads of the other library may spin for a while
 ROUNDS = {"A": 10, "B": 20, "C": 1}  # rounds a repeat, for repeats of about a second
 
 
@@ -76,6 +77,7 @@ def compare(name: str, repeats: int) -> dict[str, object]:
         train(counts[who])
     for _ in range(repeats):
         for who, train in runners.items():
+            time.sleep(PAUSE)
             began = time.perf_counter()
             train(counts[who])
             times[who].append((time.perf_counter() - began) / counts[who])

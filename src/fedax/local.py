@@ -125,9 +125,12 @@ class Client:
             here = dataclasses.replace(ctx, step=k)
             return alike(algorithm.at(here).step(local, oracle(k), message, state, here), local)
 
-        # Two large steps an iteration: XLA then sees when a layer's weights are done with, and does not copy them.
-        pairs = loop is jax.lax.fori_loop and self.plan.equal_steps and self.steps > 1 and size(local) >= LARGE
-        local = loop(0, self.steps, body, local, unroll=2) if pairs else loop(0, self.steps, body, local)
+        if loop is jax.lax.fori_loop and self.plan.equal_steps and self.steps > 1 and size(local) >= LARGE:
+            # The first step on its own and then two an iteration: so XLA can see when weights are done with, and neither
+            # the loop's start nor its steps copy them.
+            local = jax.lax.fori_loop(1, self.steps, body, body(0, local), unroll=2)
+        else:
+            local = loop(0, self.steps, body, local)
         last = dataclasses.replace(ctx, step=self.steps)
         upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
         return upload, alike(new, state)

@@ -97,8 +97,9 @@ def cohort_program(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh)
         else:
             total, new = jax.lax.scan(chunk, total, parts)
             new = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), new)
-        total = jax.tree.map(lambda t: jax.lax.psum(t, "clients"), total)
-        weight = jax.lax.psum(weights.sum(), "clients")
+        weight = weights.sum()
+        if executor.devices > 1:
+            total, weight = jax.lax.psum((total, weight), "clients")
         return jax.tree.map(lambda t: t / weight.astype(t.dtype), total), new
 
     spread, same = P("clients"), P()
