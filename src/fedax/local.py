@@ -126,8 +126,8 @@ class Client:
             return alike(algorithm.at(here).step(local, oracle(k), message, state, here), local)
 
         if loop is jax.lax.fori_loop and self.plan.equal_steps and self.steps > 1 and size(local) >= LARGE:
-            # The first step on its own and then two an iteration: so XLA can see when weights are done with, and neither
-            # the loop's start nor its steps copy them.
+            # The first step on its own and then two an iteration: so XLA can see when weights are done with, and
+            # neither the loop's start nor its steps copy them.
             local = jax.lax.fori_loop(1, self.steps, body, body(0, local), unroll=2)
         else:
             local = loop(0, self.steps, body, local)
