@@ -38,11 +38,20 @@ Rate = float | Schedule
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
-def number(interval: str = "(-inf, inf)", *, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
-    """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]"."""
+def number(
+    interval: str = "(-inf, inf)",
+    *,
+    default: Any = dataclasses.MISSING,
+    optional: bool = False,
+    example: float | None = None,
+) -> Any:
+    """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]".
+
+    example: what the conformance suite takes for one without a default, on problems with L = 2.
+    """
     if not _INTERVAL.fullmatch(interval):
         raise ValueError(f"not an interval: {interval}")
-    return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional})
+    return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "example": example})
 
 
 def rate(*, default: Any = dataclasses.MISSING) -> Any:
@@ -148,7 +157,7 @@ class Algorithm:
     keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words
     down: ClassVar[int] = 1  #: floats sent to a client a round, in multiples of d
     up: ClassVar[int] = 1  #: floats sent back, in multiples of d
-    gradients: ClassVar[int] = 1  #: minibatch gradients a local step
+    gradients: ClassVar[int] = 1  #: minibatch gradients a local step, with the default choices
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
 
     def init(self, x0: Vector) -> Any:
@@ -178,6 +187,10 @@ class Algorithm:
 
     def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
         return self.model(server)
+
+    def gradients_a_step(self) -> int:
+        """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""
+        return self.gradients
 
     def advice(self, steps: int, smoothness: Callable[[], float]) -> str | None:
         """A sentence on a sufficient condition of the method's theorem that a run does not meet, or None.

@@ -42,7 +42,7 @@ class PFedFBE(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)")
+    lam: float = number("(0, inf)", example=5.0)
     hessian: str = choice("exact", "finite-difference", "none", default="exact")
     spacing: float = number("(0, inf)", default=1e-3)
 
@@ -50,6 +50,9 @@ class PFedFBE(Algorithm):
     personalised = True
     gradients = 3
     reference = "pFedFBE, Algorithm 1, eq. 6, 8 and 9"
+
+    def gradients_a_step(self) -> int:
+        return 1 if self.hessian == "none" else 3
 
     def theta(self, w: Vector, oracle: Any) -> Vector:
         """The proximal gradient step from w."""

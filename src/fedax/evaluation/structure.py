@@ -49,9 +49,10 @@ def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[s
     if truth is not None and truth.size == flat.size:
         real = np.abs(truth.ravel()) > zero
         hits = float(np.sum(found & real))
-        row["precision"] = hits / found.sum() if found.any() else 0.0
-        row["recall"] = hits / real.sum() if real.any() else 1.0
-        row["f1"] = 2 * hits / (found.sum() + real.sum()) if found.any() or real.any() else 1.0
+        ours, theirs = float(found.sum()), float(real.sum())
+        row["precision"] = hits / ours if ours else 0.0
+        row["recall"] = hits / theirs if theirs else 1.0
+        row["f1"] = 2 * hits / (ours + theirs) if ours + theirs else 1.0
         row["recovery_error"] = float(np.linalg.norm(flat - truth.ravel()))
     return row
 

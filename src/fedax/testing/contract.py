@@ -200,7 +200,7 @@ def sizes(subject: Subject) -> str:
 
 def gradients(subject: Subject) -> str:
     """Minibatch gradients a local step, counted, against what is declared."""
-    cost, declared = _wide(subject).simulation.cost, subject.algorithm.gradients
+    cost, declared = _wide(subject).simulation.cost, subject.algorithm.gradients_a_step()
     if cost.step.minibatch != declared:
         raise Broken(f"{subject.name} declares gradients = {declared} a local step, but takes {cost.step.minibatch}")
     others = ((cost.step.full, "full a step"), (cost.finish.minibatch, "a round"), (cost.finish.full, "full a round"))

@@ -84,6 +84,8 @@ def _value(cls: type[Algorithm], field: dataclasses.Field[Any]) -> Any:
         raise FedaxError(f"{cls.__name__} needs {field.name}, which has neither a default nor an interval")
     if field.metadata.get("schedule"):
         return RATE
+    if field.metadata.get("example") is not None:
+        return field.metadata["example"]
     low, high = (float(end) for end in interval.strip("[]()").split(","))
     if field.metadata.get("static"):
         candidates: list[float] = [math.floor(low) + k for k in range(3)] if math.isfinite(low) else [0]
