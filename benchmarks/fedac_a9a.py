@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -129,7 +130,26 @@ def table(reference: Path | None) -> str:
         beside = f"{published:.6f} | {mean / published:.2f}" if published is not None else " | "
         spread = f"{min(values):.6f} .. {max(values):.6f}"
         lines.append(f"| {key[1]} | {key[2]} | {key[0]} | {mean:.6f} | {spread} | {beside} |")
-    return "\n".join(lines)
+    means = {key: float(np.mean(list(cell.values()))) for key, cell in ours.items() if key in theirs}
+    return "\n".join(lines + verdict(means, theirs)) + "\n"
+
+
+def verdict(ours: dict[tuple[str, int, int], float], theirs: dict[tuple[str, int, int], float]) -> list[str]:
+    """How far apart the two tables are, and whether methods stand in the same order wherever theirs differ by 1.5."""
+    if not ours:
+        return []
+    factor = max(max(ours[k] / theirs[k], theirs[k] / ours[k]) for k in ours)
+    pairs = [
+        (a, b)
+        for a, b in itertools.combinations(ours, 2)
+        if a[1:] == b[1:] and max(theirs[a], theirs[b]) > 1.5 * min(theirs[a], theirs[b])
+    ]
+    same = sum((ours[a] < ours[b]) == (theirs[a] < theirs[b]) for a, b in pairs)
+    return [
+        "",
+        f"{len(ours)} cells, the farthest by a factor {factor:.2f}. Of {len(pairs)} pairs of methods that the published"
+        f" table sets apart by more than 1.5, {same} stand in the same order here.",
+    ]
 
 
 def main() -> None:
@@ -141,7 +161,10 @@ def main() -> None:
     parser.add_argument("--reference", type=Path)
     given = parser.parse_args()
     run(given.clients, given.steps, given.seeds)
-    print(table(given.reference))
+    shown = table(given.reference)
+    print(shown)
+    if given.reference:
+        RESULTS.with_suffix(".md").write_text(shown)
 
 
 if __name__ == "__main__":
