@@ -181,7 +181,7 @@ def test_client_order_does_not_matter(algorithm, x64):
 
 @pytest.mark.parametrize("algorithm", [m for m in METHODS if m.keeps != "nothing"], ids=repr)
 def test_no_clients_rows_reach_another_except_through_the_server(algorithm):
-    """After the first round, before anything came back from the server, other rows of client 0 change client 0 alone."""
+    """After the first round, with nothing back from the server yet, other rows of client 0 change client 0 alone."""
     federation = regression()
     arrays = {k: a.copy() for k, a in federation.arrays.items()}
     arrays["y"][: federation.train.count[0]] += 1.0
