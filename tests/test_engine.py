@@ -442,6 +442,20 @@ def test_bad_settings_stop_before_any_work(options, message):
         run(fedax.FedAvg(lr=0.1), **options)
 
 
+def test_a_theorems_condition_is_said_once_and_only_when_it_fails(caplog):
+    run(fedax.FedSpeed(lr=0.5, lam=1.5), local_steps=3)  # K = lam / lr
+    assert "Theorem 4.4" not in caplog.text
+    for _ in range(2):
+        run(fedax.FedSpeed(lr=0.5, lam=1.75), local_steps=3)
+    assert caplog.text.count("FedSpeed: 3 local steps are fewer than lam / lr = 3.5, for which Theorem 4.4") == 1
+
+
+@pytest.mark.parametrize("decay", [0, -1, 2, "fast", None, True, [0.5], float("nan")])
+def test_a_decay_that_is_no_share_is_refused(decay):
+    with pytest.raises(fedax.FedaxError, match=r"decay must be a number in \(0, 1\]"):
+        fedax.schedules.Exponential(0.1, decay)
+
+
 def test_bad_problems_and_methods_stop_before_any_work(tmp_path, digits):
     with pytest.raises(fedax.FedaxError, match=r"lr must be in \(0, inf\), not -0.1"):
         fedax.FedAvg(lr=-0.1)

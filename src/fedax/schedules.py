@@ -9,6 +9,7 @@ t = round * steps + step.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from fedax.errors import FedaxError, unknown
 
 Per = Literal["round", "step"]
+TINY = sys.float_info.min  # the least number above 0
 
 
 def register(cls: Any, leaves: list[str], static: list[str]) -> None:
@@ -41,13 +43,11 @@ def register(cls: Any, leaves: list[str], static: list[str]) -> None:
     )
 
 
-def _plain(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _number(name: str, value: Any, inside: bool, interval: str) -> None:
-    if isinstance(value, str | bool | list | tuple | dict) or value is None or not inside:
-        raise FedaxError(f"{name} must be a number in {interval}, not {value!r}")
+def _check_decay(value: Any, low: float, high: float, interval: str) -> None:
+    """Refuse what is no number, and a plain number outside; a traced one passes."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, str | bool | list | tuple | dict | None) or (plain and not low <= value <= high):
+        raise FedaxError(f"decay must be a number in {interval}, not {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Exponential(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number("decay", self.decay, self.decay > 0 and self.decay <= 1 if _plain(self.decay) else True, "(0, 1]")
+        _check_decay(self.decay, TINY, 1, "(0, 1]")
 
     def value(self, t: Any) -> Any:
         return self.initial * self.decay**t
@@ -112,7 +112,7 @@ class InverseTime(Schedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _number("decay", self.decay, self.decay >= 0 if _plain(self.decay) else True, "[0, inf)")
+        _check_decay(self.decay, 0, sys.float_info.max, "[0, inf)")
 
     def value(self, t: Any) -> Any:
         return self.initial / (1 + self.decay * t)

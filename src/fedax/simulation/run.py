@@ -100,7 +100,6 @@ class Simulation:
         self.history = History()
         self.per_client: dict[str, dict[str, Measurement]] = {}
         self.gradients = self.floats_up = self.floats_down = 0
-        self.took_part = np.zeros(plan.clients, bool)
         self._good: Any = None  # the shared model of the last evaluation
         advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, plan, self.data, x0))
         if advice is not None and advice not in _SAID:
@@ -177,7 +176,6 @@ class Simulation:
         other = copy.copy(self)
         other.algorithm, other.history, other.per_client, other._good = algorithm, History(), {}, None
         other.gradients = other.floats_up = other.floats_down = 0
-        other.took_part = np.zeros(self.plan.clients, bool)
         return other
 
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
@@ -193,7 +191,6 @@ class Simulation:
         self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
         self.floats_up += self.cost.up * len(who)
         self.floats_down += self.cost.down * len(who)
-        self.took_part[who] = True
 
     def _record(self, started: float) -> dict[str, Any]:
         row: dict[str, Any] = {"round": self.state.round}
