@@ -79,11 +79,30 @@ class Client:
         return self.data.rows(self.number, index)
 
     def full(self) -> Oracle:
-        """The oracle on all training rows."""
+        """The oracle on all training rows; its n-th fresh one sees a minibatch of the plan's size."""
         plan = self.plan
+
+        def fresh(n: Any) -> Oracle:
+            key = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, plan.max_steps, n)
+            return self._see(key, fresh)
+
         return FullOracle(
-            self.problem, self._fetch, self.count, plan.max_rows, equal=plan.equal_rows, smooth=self.smooth
+            self.problem,
+            self._fetch,
+            self.count,
+            plan.max_rows,
+            equal=plan.equal_rows,
+            smooth=self.smooth,
+            fresh=None if plan.batch is None else fresh,
         )
+
+    def _see(self, key: Any, fresh: Callable[[Any], Oracle]) -> Oracle:
+        """The oracle on a minibatch drawn with replacement."""
+        assert self.plan.batch is not None
+        return self._at(jax.random.randint(key, (self.plan.batch,), 0, self.count), fresh)
+
+    def _at(self, index: jax.Array, fresh: Callable[[Any], Oracle]) -> Oracle:
+        return Oracle(self.problem, self._fetch(index), smooth=self.smooth, full=self.full, fresh=fresh)
 
     def oracles(self) -> Callable[[Any], Oracle]:
         """The oracle of each local step k, on the round's minibatches."""
@@ -93,15 +112,13 @@ class Client:
         key = randomness.key_for(self.seed, randomness.ROWS, self.round, self.number)
         rows = randomness.draw_rows(key, self.plan.max_steps, batch, self.count, self.plan.sampling)
 
-        def fresh(k: Any, n: int) -> Oracle:
-            other = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, k, n)
-            return see(jax.random.randint(other, (batch,), 0, self.count), k)
+        def at(k: Any) -> Oracle:
+            def fresh(n: Any) -> Oracle:
+                return self._see(randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, k, n), fresh)
 
-        def see(index: jax.Array, k: Any) -> Oracle:
-            again = lambda n: fresh(k, n)  # noqa: E731
-            return Oracle(self.problem, self._fetch(index), smooth=self.smooth, full=self.full, fresh=again)
+            return self._at(rows[k], fresh)
 
-        return lambda k: see(rows[k], k)
+        return at
 
     def context(self) -> Context:
         plan = self.plan

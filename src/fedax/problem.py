@@ -243,7 +243,7 @@ class FullOracle(Oracle):
     """The oracle on all of a client's rows, a block at a time, so that memory does not grow with the client.
 
     fetch gives the batch at row numbers 0 .. count-1 of the client; limit is the largest count of any client,
-    `equal` that all clients have that many.
+    `equal` that all clients have that many. Without `fresh`, a further minibatch is all rows again.
     """
 
     def __init__(
@@ -255,8 +255,9 @@ class FullOracle(Oracle):
         *,
         equal: bool,
         smooth: bool = False,
+        fresh: Callable[[int], Oracle] | None = None,
     ) -> None:
-        super().__init__(problem, {}, smooth=smooth, fresh=lambda n: self)
+        super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self))
         self._fetch, self._count = fetch, count
         self._block = min(limit, BLOCK)
         self._exact = equal and limit <= BLOCK

@@ -164,11 +164,15 @@ def ball(x: Vector, radius: Scalar) -> Vector:
     return x * jnp.where(length > radius, radius / jnp.where(length > 0, length, 1), 1)
 
 
-def repeat(count: int, step: Callable[[Any], Any], start: T) -> T:
-    """Apply a step `count` times inside the compiled program."""
+def repeat(count: Any, step: Callable[[Any, Any], Any], start: T) -> T:
+    """carry <- step(n, carry) for n = 0 .. count - 1, inside the compiled program.
+
+    >>> float(repeat(3, lambda n, total: total + n, jnp.float32(10)))
+    13.0
+    """
     if counting.active() is not None:
         with counting.times(count):
-            counted: T = step(start)
+            counted: T = step(0, start)
         return counted
-    result: T = jax.lax.fori_loop(0, count, lambda _, carry: step(carry), start)
+    result: T = jax.lax.fori_loop(0, count, step, start)
     return result

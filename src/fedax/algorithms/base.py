@@ -9,6 +9,7 @@
     update(server, upload, ctx)               -> server    upload is the cohort's (weighted) mean
     model(server)                             -> x         the shared model
     personal(server, client, oracle)          -> x_i       the client's own model
+    join(server, client, oracle, steps)       -> client    the state of a client that joins after training
 
 The loops over steps, clients and rounds belong to the engine, which is why the same object runs batched,
 one client at a time in a debugger, or on another machine. Every function is pure. A method with nothing to
@@ -187,6 +188,18 @@ class Algorithm:
 
     def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
         return self.model(server)
+
+    def join(self, server: Any, client: Any, oracle: Oracle, steps: Any) -> Any:
+        """The state of a client that comes after training: up to `steps` steps on its rows, the server left as it is.
+
+        oracle sees all of the client's rows; its `fresh(n)` are minibatches. What `personal` makes of the server
+        alone needs no state, hence this default.
+        """
+        return client
+
+    def traffic(self, round: Any) -> tuple[Any, Any]:
+        """Whether (1 or 0) a round's message goes down and its uploads go up."""
+        return 1, 1
 
     def gradients_a_step(self) -> int:
         """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""

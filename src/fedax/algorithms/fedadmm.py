@@ -103,8 +103,7 @@ class FedPD(FedADMM):
 
     The method is made for all clients in every round. The rounds that skip are a fixed function of the
     round's number, the same for every client and every seed. Sends x down and the change of xhat_i up (d
-    floats each way), in rounds that communicate; the counters of a run count every round. A client keeps z_i
-    and xhat_i.
+    floats each way), in rounds that communicate and only there. A client keeps z_i and xhat_i.
 
     >>> FedPD(lr=0.1, eta=1.0, skip=0.5)
     FedPD(lr=0.1, eta=1.0, skip=0.5)
@@ -123,8 +122,15 @@ class FedPD(FedADMM):
     def centre(self, x: Vector, client: Any, ctx: Context) -> Vector:
         """The server's x, or the client's own xhat_i if the round before ended without communication."""
         own: Vector = client[1]
-        return where(coin(ctx.round) < self.skip, own, x)
+        return where(self._met(ctx.round), x, own)
 
     def update(self, server: Any, change: Vector, ctx: Context) -> Any:
         x, mean = super().update(server, change, ctx)
-        return where(coin(ctx.round + 1) < self.skip, server[0], x), mean
+        return where(self._met(ctx.round + 1), x, server[0]), mean
+
+    def traffic(self, round: Any) -> tuple[Any, Any]:
+        return self._met(round), self._met(round + 1)
+
+    def _met(self, round: Any) -> Any:
+        """Whether clients and server spoke before this round."""
+        return coin(round) >= self.skip

@@ -187,10 +187,11 @@ class Simulation:
         if last == first:
             return
         who = self.engine.cohorts(first, self.engine.segment)[: last - first].ravel()
+        traffic = np.array([self.algorithm.traffic(r) for r in range(first, last)], int).sum(0)
         rows, steps = self.federation.train.count[who], self.steps[who]
         self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
-        self.floats_up += self.cost.up * len(who)
-        self.floats_down += self.cost.down * len(who)
+        self.floats_up += self.cost.up * self.plan.cohort * int(traffic[1])
+        self.floats_down += self.cost.down * self.plan.cohort * int(traffic[0])
 
     def _record(self, started: float) -> dict[str, Any]:
         row: dict[str, Any] = {"round": self.state.round}
