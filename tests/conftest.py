@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -60,7 +60,9 @@ def test_a_run_in_a_comparison_is_the_run_alone(tmp_path: Path) -> None:
     methods = [{"name": "APFL", "lr": 0.2}, {"name": "FedAvg", "lr": 0.1}]
     both = run(parse(flowers(algorithm=methods, seeds=[1, 0])), tmp_path / "both")
     alone = run(parse(flowers()), tmp_path / "alone")
-    assert [(r.label, r.seed) for r in both.runs] == [("APFL", 1), ("APFL", 0), ("FedAvg", 1), ("FedAvg", 0)]
+    names = [(r.label, r.seed) for r in both.runs]
+    assert names[:4] == [("APFL", 1), ("APFL", 0), ("FedAvg", 1), ("FedAvg", 0)]
+    assert names[4:] == [("Local only", 1), ("Local only", 0)]  # the yardstick of personal models
     pair = fedax.load(both.runs[3].folder).model, fedax.load(alone.folder).model
     jax.tree.map(np.testing.assert_array_equal, *pair)
 
@@ -99,7 +101,7 @@ def test_labels_are_made_distinct() -> None:
 def test_whole_numbers_are_rates_too() -> None:
     (table,) = parse(flowers(algorithm={"name": "APFL", "lr": 1, "alpha": 0})).algorithm
     made = table.build()
-    assert [type(leaf) for leaf in jax.tree.leaves(made)] == [float, float]
+    assert [type(leaf) for leaf in jax.tree.leaves(made)] == [float, float, float]
 
 
 def test_schedules_are_read() -> None:

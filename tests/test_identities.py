@@ -308,6 +308,26 @@ def test_adaptive_servers(name, seed):
     np.testing.assert_allclose(result.model, x, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("beta2", [1.0, 0.6])
+def test_fedadagrad_sums_the_squares(beta2):
+    lr, server_lr, floor = 0.05, 0.3, 0.01
+    clients = Clients(2, count=2, cohort=2, rounds=4)
+    algorithm = fedax.FedAdagrad(lr=lr, server_lr=server_lr, beta2=beta2, floor=floor)
+    simulation = fedax.Simulation(PROBLEM, clients.federation, algorithm, rounds=4, local_steps=1, eval_every=4)
+    for _ in simulation:
+        pass
+    x, deltas = X0, []
+    for _ in range(4):
+        deltas.append(-lr * clients.mean_gradient(x))
+        ages = len(deltas) - 1 - np.arange(len(deltas))
+        v = beta2 ** len(deltas) * floor**2 + sum(beta2**age * d**2 for age, d in zip(ages, deltas, strict=True))
+        x = x + server_lr * deltas[-1] / (np.sqrt(v) + floor)
+    if beta2 == 1:  # the paper's: nothing fades
+        np.testing.assert_allclose(v, floor**2 + np.square(deltas).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(simulation.state.server[2].tree, v, rtol=1e-10)
+    np.testing.assert_allclose(simulation.result.model, x, rtol=0, atol=1e-12)
+
+
 def test_fedavgm():
     clients = Clients(1, count=6, cohort=4, rounds=7)
     result, who = clients.result(fedax.FedAvgM(lr=0.05, server_lr=0.4, momentum=0.7), 3)

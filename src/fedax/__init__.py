@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedax.errors import DivergedError, FedaxError
     from fedax.problem import Oracle, Problem
     from fedax.simulation import History, Result, Simulation, grid, load, simulate, stream, sweep
-    from fedax.vectors import Vector
+    from fedax.vectors import Mixture, Vector
 
 _ROOMS = (
     "algorithms",
@@ -45,6 +45,7 @@ _NAMES = {
     "simulate": "fedax.simulation",
     "sweep": "fedax.simulation",
     "stream": "fedax.simulation",
+    "Mixture": "fedax.vectors",
     "Vector": "fedax.vectors",
 }
 

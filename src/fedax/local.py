@@ -152,6 +152,11 @@ class Client:
         upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
         return upload, alike(new, state)
 
+    def join(self, algorithm: Algorithm, server: Any, state: Any) -> Any:
+        """What a client that comes after training does: nothing to upload, and its new state."""
+        ctx = self.context()
+        return (), alike(algorithm.at(ctx).join(server, state, self.full(), self.steps), state)
+
 
 def alike(new: Any, old: Any) -> Any:
     """A new state in the dtypes of the old one: a rate in double precision does not widen a float32 model."""

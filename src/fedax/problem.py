@@ -15,7 +15,7 @@ import numpy as np
 from fedax import counting
 from fedax.errors import FedaxError, unknown
 from fedax.losses import LOSSES, RowLoss
-from fedax.vectors import Vector, zeros
+from fedax.vectors import Mixture, Vector, zeros
 
 Batch = Mapping[str, Any]
 BLOCK = 1024  # rows a full local gradient takes at a time
@@ -69,7 +69,7 @@ class Problem:
         self._batch_loss: Callable[..., Any] | None = None
         self._right: Callable[..., Any] | None = accuracy
         if model is None:
-            self._batch_loss = loss  # type: ignore[assignment]
+            self._batch_loss = _unmixed(loss)  # type: ignore[arg-type]
         else:
             self._model_init, self._apply = _pair(model)
             if isinstance(loss, str):
@@ -103,6 +103,10 @@ class Problem:
         """The model's outputs on a batch."""
         if self._apply is None:
             raise FedaxError("a problem without a model has no outputs")
+        if isinstance(params, Mixture):
+            a = params.weight
+            pair = (self.outputs(params.own, batch), self.outputs(params.shared, batch))
+            return jax.tree.map(lambda own, shared: a * own + (1 - a) * shared, *pair)
         return self._apply(params, batch["x"])
 
     def rows(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
@@ -174,6 +178,15 @@ class Problem:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _unmixed(loss: Callable[..., Any]) -> Callable[..., Any]:
+    def value(params: Any, batch: Batch) -> Any:
+        if isinstance(params, Mixture):
+            raise FedaxError("outputs can be mixed only on a problem with a model: this one has a loss of parameters")
+        return loss(params, batch)
+
+    return value
 
 
 def _pair(model: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:

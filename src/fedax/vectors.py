@@ -6,6 +6,7 @@ dtype of the leaf it meets, and nothing is flattened: XLA keeps each leaf's own 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -69,6 +70,23 @@ class Vector:
         products = jax.tree.map(lambda a, b: jnp.sum(a * b), self.tree, other.tree)
         total: jax.Array = jax.tree.reduce(operator.add, products)
         return total
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Two models as one, by their outputs: weight * outputs(own) + (1 - weight) * outputs(shared).
+
+    Parameters for a `Problem` with a model. As the tree of a `Vector` it has a gradient with respect to both models and
+    the weight at once.
+
+    >>> Mixture({"w": 1.0}, {"w": 2.0}, 0.25)
+    Mixture(own={'w': 1.0}, shared={'w': 2.0}, weight=0.25)
+    """
+
+    own: Any
+    shared: Any
+    weight: Scalar
 
 
 def _leafwise(op: Callable[[Any, Any], Any], x: Vector, y: Vector) -> Vector:

@@ -9,6 +9,7 @@ from fedax.algorithms.apfl import APFL as APFL
 from fedax.algorithms.base import Algorithm as Algorithm
 from fedax.algorithms.base import Context as Context
 from fedax.algorithms.base import algorithm as algorithm
+from fedax.algorithms.ditto import Ditto as Ditto
 from fedax.algorithms.fedac import FedAc as FedAc
 from fedax.algorithms.fedadmm import FedADMM as FedADMM
 from fedax.algorithms.fedadmm import FedPD as FedPD
@@ -25,9 +26,12 @@ from fedax.algorithms.fedopt import FedYogi as FedYogi
 from fedax.algorithms.fedprox import FedProx as FedProx
 from fedax.algorithms.fedspeed import FedSpeed as FedSpeed
 from fedax.algorithms.local_only import LocalOnly as LocalOnly
+from fedax.algorithms.localized import Localized as Localized
 from fedax.algorithms.minibatch import MinibatchAccSGD as MinibatchAccSGD
 from fedax.algorithms.minibatch import MinibatchSGD as MinibatchSGD
+from fedax.algorithms.perfedavg import PerFedAvg as PerFedAvg
 from fedax.algorithms.pfedfbe import PFedFBE as PFedFBE
+from fedax.algorithms.pfedme import PFedMe as PFedMe
 from fedax.algorithms.scaffold import SCAFFOLD as SCAFFOLD
 from fedax.errors import FedaxError, unknown
 

@@ -55,14 +55,15 @@ def number(
     return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "example": example})
 
 
-def rate(*, default: Any = dataclasses.MISSING) -> Any:
+def rate(*, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
     """A learning rate: a positive number or a schedule."""
-    return dataclasses.field(default=default, metadata={"interval": "(0, inf)", "schedule": True})
+    metadata = {"interval": "(0, inf)", "optional": optional, "schedule": True}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def integer(interval: str, *, default: Any = dataclasses.MISSING) -> Any:
+def integer(interval: str, *, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
     """A whole number that shapes the program (a count of inner steps): changing it compiles anew."""
-    return dataclasses.field(default=default, metadata={"interval": interval, "static": True})
+    return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "static": True})
 
 
 def choice(*names: str, default: str) -> Any:
@@ -75,7 +76,12 @@ def flag(*, default: bool) -> Any:
     return dataclasses.field(default=default, metadata={"choices": (True, False), "static": True})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(number, rate, integer, choice, flag))
+def method() -> Any:
+    """Another method, which this one builds on: its numbers are leaves of this one's tree too."""
+    return dataclasses.field(metadata={"method": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(number, rate, integer, choice, flag, method))
 def algorithm(cls: C) -> C:
     """Make a method: a frozen dataclass, registered with JAX as a pytree."""
     made: Any = dataclasses.dataclass(frozen=True)(cls)
@@ -220,11 +226,11 @@ class Algorithm:
             _check(type(self).__name__, field, getattr(self, field.name))
 
     def at(self, ctx: Context) -> Any:
-        """This method with each schedule replaced by its rate at a moment."""
+        """This method, and any that it builds on, with each schedule replaced by its rate at a moment."""
         now = {
-            f.name: value(ctx.round, ctx.step, ctx.steps)
+            f.name: value.at(ctx) if isinstance(value, Algorithm) else value(ctx.round, ctx.step, ctx.steps)
             for f in dataclasses.fields(self)  # type: ignore[arg-type]
-            if isinstance(value := getattr(self, f.name), Schedule)
+            if isinstance(value := getattr(self, f.name), Schedule | Algorithm)
         }
         return dataclasses.replace(self, **now) if now else self  # type: ignore[type-var]
 
@@ -237,6 +243,8 @@ def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
                 raise unknown(f"{owner} {field.name}", value, choices)
             raise FedaxError(f"{owner}: {field.name} must be true or false, not {value!r}")
         return
+    if field.metadata.get("method") and not isinstance(value, Algorithm):
+        raise FedaxError(f"{owner}: {field.name} must be a method such as FedAvg(lr=0.1), not {value!r}")
     interval = field.metadata.get("interval")
     if interval is None or (value is None and field.metadata.get("optional")):
         return
@@ -244,7 +252,7 @@ def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
         if not field.metadata.get("schedule"):
             raise FedaxError(f"{owner}: {field.name} must be a number, not a schedule")
         value = value.initial
-    if isinstance(value, str | bool | list | tuple | dict) or value is None:
+    if isinstance(value, str | bool | list | tuple | dict | Algorithm) or value is None:
         raise FedaxError(f"{owner}: {field.name} must be a number in {interval}, not {value!r}")
     if field.metadata.get("static") and not isinstance(value, int):
         raise FedaxError(f"{owner}: {field.name} must be a whole number in {interval}, not {value!r}")

@@ -2,7 +2,7 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x) + psi(x),  as  min (1/n) sum_i f_i(x_i) + psi(x),  x_i = x
 
-    client, K times:  x_i <- x_i - lr (g_i(x_i) + z_i + (x_i - x) / eta)      Wang et al. 2022:
+    client, K times:  x_i <- x_i - lr (g_i(x_i) + z_i + (x_i - x) / eta)      Wang et al. 2022, Algorithm 2:
                       K gradient steps on f_i(u) + <z_i, u - x> + ||u - x||^2 / (2 eta), started at x
                       z_i <- z_i + (x_i - x) / eta
                       xhat_i <- x_i + eta z_i
@@ -48,7 +48,7 @@ class FedADMM(Algorithm):
     eta: float = number("(0, inf)")
 
     composite = True
-    reference = "Wang, Marella and Anderson 2022 (FedADMM)"
+    reference = "Wang, Marella and Anderson 2022, Algorithm 2"
     keeps = "its dual z_i and its last xhat_i"
     claims: ClassVar[tuple[Claim, ...]] = (
         Optimum("full", when={"eta": 1.0}),

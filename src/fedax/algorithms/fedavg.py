@@ -2,11 +2,14 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
-    client, K times:  x_i <- x_i - lr g_i(x_i)                    Yuan's thesis, Algorithm 4, line 7
+                                                                  Yuan's thesis, Algorithm 4:
+    client, K times:  x_i <- x_i - lr g_i(x_i)                    lines 7 and 8
     server:           x   <- x + server_lr mean_i(x_i - x)        lines 9 and 10
 
-server_lr = 1 is the classic method (Algorithm 1 there). With K = 1 and server_lr = 1 a round is one step
-of minibatch SGD. With K > 1 and clients that differ, the limit is not the minimiser.
+server_lr = 1 is the classic method: lines 7 to 9 of Algorithm 1 there, and Algorithm 1 of McMahan et al. 2017,
+where the client's step is line 11 and the mean, weighted by the clients' rows, line 7 (lines counted from the
+algorithm's first statement, "initialize w_0", without the two headings). With K = 1 and server_lr = 1 a round
+is one step of minibatch SGD. With K > 1 and clients that differ, the limit is not the minimiser.
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
+                                                             Hsu et al. 2019, section 4.2:
     client, K times:  x_i <- x_i - lr g_i(x_i)
-    server:           m <- momentum m + mean_i(x_i - x);  x <- x + server_lr m          Hsu et al. 2019
+    server:           m <- momentum m + mean_i(x_i - x)      its v, with the sign turned
+                      x <- x + server_lr m                   server_lr = 1 there
 
-The sum is not damped: a steady direction is taken 1 / (1 - momentum) times over, so that server_lr wants to
-be as much smaller than FedAvg's.
+The paper has these formulas and no listing. Its experiments take Nesterov's form of the momentum; here it is
+the formulas' own, the heavy ball. The sum is not damped: a steady direction is taken 1 / (1 - momentum) times
+over, so that server_lr wants to be as much smaller than FedAvg's.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class FedAvgM(FedAvg):
     server_lr: Rate = rate(default=1.0)
     momentum: float = number("[0, 1)", default=0.9)
 
-    reference = "Hsu, Qi and Brown 2019"
+    reference = "Hsu, Qi and Brown 2019, section 4.2"
     claims = (Reduction("FedAvg", when={"momentum": 0.0}),)
 
     def init(self, x0: Vector) -> Any:

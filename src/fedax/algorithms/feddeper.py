@@ -12,7 +12,8 @@ Objective:  shared  min over x of (1/n) sum_i f_i(x)
 y starts at x in each round, v where line 10 left it (at x0 at first); a client that sits out keeps v (line
 13). Line 7 is a step of rate lr on f_i(y) + rho / (2 lr) ||v + y - 2x||^2, so that rho is a share of the
 distance: a schedule of lr leaves it as it is. The paper does not say whether both gradients of a step see
-the same minibatch; here they do. The personal model is the kept v, after line 10.
+the same minibatch; here they do. The personal model is the kept v, after line 10; a client that joins after
+training has no y to mix with, so that it takes line 8 alone, from the shared model.
 
 FedDeper* is the same method with half the local steps, hence as many gradients as FedAvg: set local_steps to
 half.
@@ -24,6 +25,7 @@ from typing import Any
 
 from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate, within
 from fedax.algorithms.claims import Reduction
+from fedax.algorithms.local_only import train
 from fedax.errors import FedaxError
 from fedax.vectors import Vector
 
@@ -88,3 +90,6 @@ class FedDeper(Algorithm):
 
     def personal(self, x: Vector, v: Vector, oracle: Any) -> Vector:
         return v
+
+    def join(self, x: Vector, v: Vector, oracle: Any, steps: Any) -> Vector:
+        return train(x, self.lr, oracle, steps)

@@ -11,6 +11,9 @@ Objective:  min over x of  (1/n) sum_i f_i(x)
 If the inner problem is solved exactly, h_i is the gradient of f_i at x_i. The paper's analysis asks for that;
 the fixed point does not: whatever K, at rest x_i = x, so h_i = grad f_i(x), and h = mean_i(h_i) = 0. That is
 the minimiser, for any cohort. h is the mean of h_i over ALL clients, which is why the server scales by m/n.
+
+The paper prints the server's first line as h - (alpha/n) (sum_i x_i - x), which leaves open whether x is under
+the sum. It is: else h would not be the mean of h_i, and the authors' code is as here.
 """
 
 from __future__ import annotations

@@ -2,13 +2,16 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
-    client, K times:  x_i <- x_i - lr (g_i(x_i) + mu (x_i - x))    Li et al. 2020, Algorithm 2:
+                                                                   Li et al. 2020, Algorithm 2:
+    client, K times:  x_i <- x_i - lr (g_i(x_i) + mu (x_i - x))    line 4
                       K gradient steps on f_i(z) + (mu/2) ||z - x||^2, started at x
-    server:           x   <- x + server_lr mean_i(x_i - x)         with a rate of its own
+    server:           x   <- x + server_lr mean_i(x_i - x)         line 6, with a rate of its own
 
-The paper asks for any inexact minimiser and names no solver; here it is K steps of SGD. The norm is squared:
-without the square the pull would not fade near x. A larger mu shortens the clients' drift but does not
-remove it: with K > 1 and clients that differ the limit is not the minimiser.
+(The listing has no numbers: lines counted from its first statement, the loop over rounds.) Line 4 asks for any
+inexact minimiser and names no solver; here it is K steps of SGD. Line 6 is the plain mean of x_i, over clients
+that line 2 draws with probabilities in proportion to their rows. The norm is squared: without the square the
+pull would not fade near x. A larger mu shortens the clients' drift but does not remove it: with K > 1 and
+clients that differ the limit is not the minimiser.
 """
 
 from __future__ import annotations

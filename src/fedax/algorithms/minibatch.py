@@ -4,11 +4,14 @@ Objective:  min over x of  (1/n) sum_i f_i(x),  for the accelerated one mu-stron
 
                                                                         Yuan's thesis, section 3.7.1:
     client:           g_i = the mean of K minibatch gradients, all at the same point
-    MinibatchSGD:     x <- x - lr mean_i(g_i)
-    MinibatchAccSGD:  x_md = x / beta + (1 - 1/beta) x_ag, where the gradients are taken
-                      x_ag <- x_md - lr mean_i(g_i)
-                      x <- (1 - 1/alpha) x + x_md / alpha - gamma mean_i(g_i)
+    MinibatchSGD:     x <- x - lr mean_i(g_i)                                      Algorithm 1, line 8
+    MinibatchAccSGD:  x_md = x / beta + (1 - 1/beta) x_ag, where g_i is taken      Algorithm 2, line 7
+                      x_ag <- x_md - lr mean_i(g_i)                                line 9
+                      x <- (1 - 1/alpha) x + x_md / alpha - gamma mean_i(g_i)      line 10
                       gamma = sqrt(lr / mu), alpha = 1 / (gamma mu), beta = alpha + 1
+
+Section 3.7.1 has no listing of its own: it runs SGD and accelerated SGD with the minibatches of a round as
+one, that is FedAvg (Algorithm 1) and FedAc (Algorithm 2) with K = 1 and that mean for the gradient.
 
 As many gradients and messages as the local methods with K steps, but one step where they take K. The thesis
 says only that mu fixes the accelerated method's parameters; these are those of its published table, and of

@@ -2,10 +2,13 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
-    client, K times:  y <- y - lr (g_i(y) - c_i + c)              Karimireddy et al. 2020, Algorithm 1, line 10
-    option I:         c_i+ = grad f_i(x), the full local gradient at the server's model       line 12
-    option II:        c_i+ = c_i - c + (x - y) / (K lr)                                       line 12
-    server:           x <- x + server_lr mean_i(y_i - x);  c <- c + (m/n) mean_i(c_i+ - c_i)  lines 16 and 17
+                                                           Karimireddy et al. 2020, Algorithm 1:
+    client, K times:  y <- y - lr (g_i(y) - c_i + c)                                lines 9 and 10
+    then, option I:   c_i+ = grad f_i(x), of all its rows, at the server's model    line 12 (i)
+       or option II:  c_i+ = c_i - c + (x - y) / (K lr)                             line 12 (ii)
+                      c_i <- c_i+, and y - x and c_i+ - c_i go up                   lines 13 and 14
+    server:           x <- x + server_lr mean_i(y_i - x)                            lines 16 and 17
+                      c <- c + (m/n) mean_i(c_i+ - c_i)                             lines 16 and 17
 
 K is the client's own number of steps, so with unequal work each client divides by its own. Where lr changes
 from step to step, K lr is the sum of the rates that were taken, which is what makes

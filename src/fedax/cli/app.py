@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import fedax
+from fedax.cli.data import app as data_app
+from fedax.cli.theory import advise, theory
 from fedax.errors import FedaxError
 
 app = typer.Typer(
@@ -20,6 +22,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(data_app, name="data")
+app.command()(advise)
+app.command()(theory)
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -105,9 +111,13 @@ def _fedax(
     \b
     [bold]fedax demo[/bold]                               four methods on handwritten digits
     [bold]fedax list[/bold]                               methods, datasets, models, partitions, regularizers
+    [bold]fedax data list[/bold]                          datasets, and which of them are on this machine
+    [bold]fedax data preview digits[/bold]                who holds what, before any training
     [bold]fedax run experiment.toml[/bold]                one method
     [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
     [bold]fedax sweep experiment.toml[/bold]              the best of many settings of each method
+    [bold]fedax advise experiment.toml[/bold]             step sizes, with the theorem they come from
+    [bold]fedax theory bias[/bold]                        a theorem measured and drawn
     [bold]fedax check module:Class[/bold]                 is a method of your own what it says it is?
     """
 
@@ -318,7 +328,7 @@ def _overrides(settings: list[str]) -> list[tuple[str, str]]:
 def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
     """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
     from fedax.cli.progress import console, watch
-    from fedax.cli.results import show_table, write_reports
+    from fedax.cli.results import show_protocol, show_table, write_reports
     from fedax.experiments import run as run_experiment
     from fedax.experiments.folder import fresh
 
@@ -328,6 +338,7 @@ def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
     inside = [run.folder for run in outcome.runs]
     page = write_reports(folder, inside)
     show_table(console(), inside)
+    show_protocol(console(), inside)
     console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
     code = 0
     for ended in outcome.runs:

@@ -54,7 +54,10 @@ def datasets() -> Table:
     """The datasets."""
     from fedax.data import DATASETS, FEDERATIONS
 
-    rows = [(name, dataset.description, "split, partition") for name, dataset in DATASETS.items()]
+    rows = []
+    for name, dataset in DATASETS.items():
+        further = ["test"] if dataset.read_test else []
+        rows.append((name, dataset.description, ", ".join([*dataset.options, "split", "partition", *further])))
     rows = [row for row in rows if row[0] not in FEDERATIONS]
     for name, divided in FEDERATIONS.items():
         presets = ["preset = " + " | ".join(map(_value, divided.presets))] if divided.presets else []

@@ -24,12 +24,18 @@ def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
     """Write the report of a run, or of a comparison with its summary; `fedax report` writes that of one of its runs."""
     if list(runs) != [folder]:
         write_summary(folder / "summary.csv", runs)
+    _, lines = report.protocol(report.groups(report.read_all(runs)))
+    if lines:
+        _write_csv(folder / "clients.csv", lines)
     return report.write(folder, list(runs))
 
 
 def write_summary(path: Path, runs: Sequence[Path]) -> None:
     """One line per algorithm, each final metric as its mean and its deviation over seeds."""
-    rows = [_plain(row) for row in report.table(list(runs))]
+    _write_csv(path, [_plain(row) for row in report.table(list(runs))])
+
+
+def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
@@ -63,6 +69,65 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
             cells.append("–" if spread is None else report.text(key, spread.mean, spread.std))
         table.add_row(row["algorithm"].replace("[", "\\["), *cells)
     console.print(table)
+
+
+def show_protocol(console: Console, runs: Sequence[Path]) -> None:
+    """Where clients have models of their own: those beside the shared ones, and whom they help."""
+    found = report.groups(report.read_all(runs))
+    metric, lines = report.protocol(found)
+    if not lines:
+        return
+    percent = metric == "accuracy"
+    moments = [m for m in ("chosen", "last") if any(line["moment"] == m for line in lines)][:1]
+    groups = [g for g in ("all", "joined", "unseen") if _differs(lines, g)]
+    for group in groups:
+        here = [line for line in lines if line["moment"] == moments[0] and line["group"] == group]
+        console.print(_protocol_table(here, group, moments[0], percent))
+    own = {line["algorithm"] for line in lines if line["model"] == "personal"}
+    without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
+    if without:
+        console.print(f"No personal models: {', '.join(without)}; the shared one stands for them.", style="dim")
+
+
+def _differs(lines: Sequence[dict[str, Any]], group: str) -> bool:
+    """Whether a group is worth a table of its own: the joined clients are often all of them."""
+    sizes = {g: [line["clients"] for line in lines if line["group"] == g] for g in ("all", group)}
+    return bool(sizes[group]) and (group != "joined" or sizes["joined"] != sizes["all"])
+
+
+def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, percent: bool) -> Table:
+    at = "the round chosen on validation rows" if moment == "chosen" else "the last round"
+    who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
+    table = Table(title=f"{who}, test {'accuracy, %' if percent else 'loss'}, {at}", title_justify="left")
+    table.title_style = "bold"
+    seeds = max(line["seeds"] for line in lines)
+    table.caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
+    for title in ("Algorithm", "Shared", "Localised", "Personal", "Local only", "Worst tenth", "Helps / harms: shared"):
+        table.add_column(title, justify="left" if title == "Algorithm" else "right")
+    table.add_column("local only", justify="right")
+    for name in dict.fromkeys(line["algorithm"] for line in lines):
+        models = {line["model"]: line for line in lines if line["algorithm"] == name}
+        own = models.get("personal", {})
+        cells = [_cell(models.get(model), "mean", percent) for model in ("shared", "localised", "personal", "local")]
+        cells.append(_cell(own or models.get("shared"), "worst", percent))
+        cells += [_helps(own, other) for other in ("shared", "local")]
+        table.add_row(name.replace("[", "\\["), *cells)
+    return table
+
+
+def _cell(line: dict[str, Any] | None, key: str, percent: bool) -> str:
+    if line is None or key not in line:
+        return "–"
+    scale, digits = (100, 2) if percent else (1, 4)
+    half = f" ± {scale * line[f'{key}_ci']:.{digits}f}" if f"{key}_ci" in line else ""
+    return f"{scale * line[key]:.{digits}f}{half}"
+
+
+def _helps(line: dict[str, Any], other: str) -> str:
+    if f"helped_{other}" not in line:
+        return "–"
+    stars = "*" if line[f"p_{other}"] < 0.05 else ""
+    return f"{line[f'helped_{other}']:.0%} / {line[f'harmed_{other}']:.0%}{stars}"
 
 
 def show_best(console: Console, swept: Swept) -> None:

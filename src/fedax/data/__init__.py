@@ -5,19 +5,32 @@
 4
 """
 
-from fedax.data.datasets import DATASETS, FEDERATIONS, Dataset, Divided, divided, load
+from fedax.data.catalogue import DATASETS, FEDERATIONS
+from fedax.data.clusters import ClusterClients, clusters
+from fedax.data.dataset import Dataset, Divided
+from fedax.data.datasets import divided, from_table, load
 from fedax.data.federation import Federation, Rows
 from fedax.data.fmri import haxby
 from fedax.data.generators import LASSO, LOW_RANK, Synthetic, lasso, low_rank
+from fedax.data.heterogeneity import Heterogeneity, heterogeneity
 from fedax.data.partitions import (
     IID,
     PARTITIONS,
+    ByColumn,
     ByLabel,
+    ByWriter,
     Dirichlet,
+    DirichletSize,
+    FeatureShift,
+    FromFlower,
     Homogeneous,
     Partition,
+    Pathological,
+    Shards,
     partition,
 )
+from fedax.data.quadratics import QuadraticClients, quadratics
+from fedax.data.synthetic import SyntheticClients, synthetic
 
 __all__ = [
     "DATASETS",
@@ -26,19 +39,35 @@ __all__ = [
     "LASSO",
     "LOW_RANK",
     "PARTITIONS",
+    "ByColumn",
     "ByLabel",
+    "ByWriter",
+    "ClusterClients",
     "Dataset",
     "Dirichlet",
+    "DirichletSize",
     "Divided",
+    "FeatureShift",
     "Federation",
+    "FromFlower",
+    "Heterogeneity",
     "Homogeneous",
     "Partition",
+    "Pathological",
+    "QuadraticClients",
     "Rows",
+    "Shards",
     "Synthetic",
+    "SyntheticClients",
+    "clusters",
     "divided",
+    "from_table",
     "haxby",
+    "heterogeneity",
     "lasso",
     "load",
     "low_rank",
     "partition",
+    "quadratics",
+    "synthetic",
 ]

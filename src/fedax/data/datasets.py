@@ -1,46 +1,54 @@
-"""Datasets by name: rows that `load` divides among clients, and those that come divided, by `divided`."""
+"""From a name or a table to a federation: `load` divides rows among clients, `divided` takes what comes divided."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+import weakref
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from types import EllipsisType
+from typing import Any, Literal
 
 import numpy as np
 
-from fedax.data import files, fmri
+from fedax.data import tables
+from fedax.data.catalogue import DATASETS, FEDERATIONS
 from fedax.data.checks import Array
-from fedax.data.federation import Federation
-from fedax.data.generators import LASSO, LOW_RANK, Synthetic, lasso, low_rank
-from fedax.data.partitions import IID, Partition
+from fedax.data.dataset import Dataset
+from fedax.data.federation import Federation, Rows
+from fedax.data.partitions import IID, ByColumn, Partition
+from fedax.data.sharing import within_budget
 from fedax.data.splits import is_label
 from fedax.errors import FedaxError, unknown
 
-
-@dataclass(frozen=True)
-class Dataset:
-    """A named dataset; `read` returns its flat arrays, `x` and `y`.
-
-    >>> {key: (array.shape, str(array.dtype)) for key, array in DATASETS["digits"].read().items()}
-    {'x': ((1797, 64), 'float32'), 'y': ((1797,), 'int32')}
-    """
-
-    name: str
-    description: str
-    read: Callable[[], dict[str, Array]]
+_loaded: weakref.WeakValueDictionary[Hashable, Federation] = weakref.WeakValueDictionary()
 
 
 def load(
     name: str,
     *,
     partition: Partition | None = None,
-    split: Sequence[float] | None = (0.7, 0.1, 0.2),
+    split: Sequence[float] | EllipsisType | None = ...,
     seed: int = 0,
+    test: Literal["official"] | None = None,
+    **options: Any,
 ) -> Federation:
-    """The dataset of that name as a federation; the default partition is `IID(10)`.
+    """The dataset of that name as a federation.
+
+    Its arrays are read-only. The same call gives the same federation, for as long as somebody holds it.
 
     `info` holds the dataset's name, the partition, the number of classes (None for a regression) and the
-    seed.
+    seed; the values of the labels where they are not 0, 1, ...; and as `normalise` the scale of the images' channels
+    where the literature has one.
+
+    Parameters
+    ----------
+    name : one of `DATASETS`; a set that is not on this machine is downloaded
+    partition : how the rows are divided; default `IID(10)`, or by the client column where one is named
+    split : fractions (train, validation, test) of each client's rows; default (0.7, 0.1, 0.2). None is all for training
+    seed : of the partition and the split
+    test : "official" makes the dataset's own test set that of every client, without copies; `split` is then
+        (train, validation), by default all for training
+    options : what the dataset takes besides, such as path, label and client of a table
 
     >>> federation = load("iris", partition=IID(3), seed=1)
     >>> federation
@@ -50,57 +58,153 @@ def load(
     """
     if name not in DATASETS:
         raise unknown("dataset", name, DATASETS)
+    dataset = DATASETS[name]
+    chosen = dataset.resolved(options)
+    fractions = check_fractions(split, test)
+    try:
+        key: Hashable = (dataset.key("all", chosen), partition, fractions, seed, test)
+        known = _loaded.get(key)
+    except TypeError:  # a partition of somebody's own that cannot be hashed, or a wrong argument
+        key = known = None
+    if known is not None:
+        return known
+    made = _federation(dataset, chosen, partition, fractions, seed, test)
+    if key is not None:
+        _loaded[key] = made
+    return made
+
+
+def _federation(
+    dataset: Dataset,
+    options: Mapping[str, Any],
+    partition: Partition | None,
+    split: Sequence[float] | None,
+    seed: int,
+    test: str | None,
+) -> Federation:
+    held_out = dataset.arrays("test", options) if test else None
+    arrays = dataset.arrays("train", options)
+    info: dict[str, Any] = {"dataset": dataset.name}
+    if dataset.own:
+        return _own(arrays, dataset.name, partition, split, seed)
+    if dataset.normalise is not None:
+        info["normalise"] = dataset.normalise
+    return _divide(arrays, partition, split, seed, info, held_out)
+
+
+def from_table(
+    table: Any,
+    *,
+    label: str,
+    client: str | None = None,
+    features: Sequence[str] | None = None,
+    categorical: Sequence[str] | None = None,
+    partition: Partition | None = None,
+    split: Sequence[float] | None = (0.7, 0.1, 0.2),
+    seed: int = 0,
+) -> Federation:
+    """The federation of a pandas table or a Hugging Face dataset; see `fedax.data.tables` for what becomes of columns.
+
+    >>> import pandas
+    >>> cities = ["oslo", "oslo", "bodo", "bodo"]
+    >>> table = pandas.DataFrame({"age": [30, 50, 20, 40], "ill": ["no", "yes"] * 2, "city": cities})
+    >>> federation = from_table(table, label="ill", client="city", split=None)
+    >>> federation.names, federation.info["labels"]
+    (('bodo', 'oslo'), ['no', 'yes'])
+    """
+    columns: dict[str, Any] = {"label": label, "client": client, "features": features, "categorical": categorical}
+    if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
+        arrays = tables.from_huggingface(table, "the dataset", **columns)
+    elif hasattr(table, "columns") and hasattr(table, "iloc"):
+        arrays = tables.from_frame(table, "the table", **columns)
+    else:
+        raise FedaxError(f"table is a {type(table).__name__}: it must be a pandas table or a Hugging Face dataset")
+    return _own(arrays, "table", partition, split, seed)
+
+
+def check_fractions(split: Sequence[float] | EllipsisType | None, test: str | None) -> Sequence[float] | None:
+    """The fractions (train, validation, test), with those left out filled in.
+
+    >>> check_fractions((0.9, 0.1), "official")
+    (0.9, 0.1, 0.0)
+    """
+    if test not in (None, "official"):
+        raise FedaxError(f"test is {test!r}: it must be 'official', or be left out")
+    if isinstance(split, EllipsisType):
+        return None if test else (0.7, 0.1, 0.2)
+    if split is None or test is None:
+        return tuple(split) if isinstance(split, list) else split
+    if not np.iterable(split) or len(split) not in (2, 3) or (len(split) == 3 and split[2] != 0):
+        raise FedaxError(f"split is {split!r}: with test 'official' it must be two fractions (train, validation)")
+    return (*split[:2], 0.0)
+
+
+def _own(
+    arrays: Mapping[str, Array], name: str, partition: Partition | None, split: Sequence[float] | None, seed: int
+) -> Federation:
+    """A user's rows: labels and clients are numbered in the order of their values, which `info` and `names` keep."""
+    rest = {key: array for key, array in arrays.items() if key != "client"}
+    info: dict[str, Any] = {"dataset": name}
+    y = rest["y"]
+    if y.ndim == 1 and y.dtype.kind in "biuU":
+        values, code = np.unique(y, return_inverse=True)
+        if len(values) < 2:
+            raise FedaxError(f"the label is {values[0]!s} in all {len(y)} rows: there must be at least two values")
+        rest["y"] = code.astype(np.int32)
+        if values.tolist() != list(range(len(values))):
+            info["labels"] = values.tolist()
+    if "client" not in arrays:
+        return _divide(rest, partition, split, seed, info, None)
+    if partition is not None:
+        raise FedaxError(f"partition is {partition!r}: the client column divides the rows, so it must be left out")
+    names = _client_names(arrays["client"])
+    made = _divide({**rest, "client": arrays["client"]}, ByColumn(column="client"), split, seed, info, None)
+    return replace(made, names=names)
+
+
+def _client_names(column: Array) -> tuple[str, ...]:
+    """The column's values; two that differ in spaces around them alone are a slip of the pen."""
+    names = np.unique(column).astype(str).tolist()
+    first: dict[str, str] = {}
+    for name in names:
+        if first.setdefault(name.strip(), name) != name:
+            raise FedaxError(
+                f"the client column has {first[name.strip()]!r} and {name!r}: spaces alone tell them apart"
+            )
+    return tuple(names)
+
+
+def _divide(
+    arrays: Mapping[str, Array],
+    partition: Partition | None,
+    split: Sequence[float] | None,
+    seed: int,
+    info: dict[str, Any],
+    test: dict[str, Array] | None,
+) -> Federation:
     if partition is not None and not isinstance(partition, Partition):
         raise FedaxError(f"partition is {partition!r}: it must be a Partition such as IID(10), or None")
-    arrays = DATASETS[name].read()
     classes = len(np.unique(arrays["y"])) if is_label(arrays["y"]) else None
     rule = IID(10) if partition is None else partition
-    return rule.divide(arrays, split=split, seed=seed, info={"dataset": name, "classes": classes})
+    made = rule.divide(arrays, split=split, seed=seed, info={**info, "classes": classes})
+    if test is not None:
+        made = _with_test(made, test)
+    return replace(made, arrays=within_budget(dict(made.arrays)))
 
 
-@dataclass(frozen=True)
-class Divided:
-    """A named dataset that comes divided among clients: `make` takes its options and returns the federation.
-
-    presets: sizes by name, for a generated dataset; its options are `preset` and changes of the sizes.
-    defaults: the other options.
-
-    >>> FEDERATIONS["lasso"].resolved({"preset": "thesis-III", "rows": 16})["ones"]
-    8
-    """
-
-    name: str
-    description: str
-    make: Callable[..., Federation]
-    presets: Mapping[str, Synthetic] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def options(self) -> list[str]:
-        """The names of all options; generated data takes a seed besides."""
-        sizes = ["preset", *(f.name for f in fields(Synthetic))] if self.presets else []
-        return [*sizes, *self.defaults]
-
-    def resolved(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with every default written out; a wrong one raises.
-
-        >>> FEDERATIONS["low_rank"].resolved({})
-        Traceback (most recent call last):
-        fedax.errors.FedaxError: low_rank needs preset, one of thesis-I, thesis-II, thesis-III, thesis-IV, pfedfbe
-        """
-        for name in options:
-            if name not in self.options:
-                raise unknown(f"option of {self.name}", name, [*self.options, *(["seed"] if self.presets else [])])
-        own = {name: _like(name, options.get(name, default), default) for name, default in self.defaults.items()}
-        if not self.presets:
-            return own
-        changes = {name: value for name, value in options.items() if name not in own}
-        preset = changes.pop("preset", None)
-        if preset is None:
-            raise FedaxError(f"{self.name} needs preset, one of {', '.join(self.presets)}")
-        if not isinstance(preset, str) or preset not in self.presets:
-            raise unknown(f"{self.name} preset", preset, self.presets)
-        return {"preset": preset, **asdict(replace(self.presets[preset], **changes)), **own}
+def _with_test(federation: Federation, test: Mapping[str, Array]) -> Federation:
+    """The federation whose clients all have the same further rows for their test set."""
+    arrays = {}
+    for key, array in federation.arrays.items():
+        if key not in test or (test[key].dtype, test[key].shape[1:]) != (array.dtype, array.shape[1:]):
+            changed = federation.info["partition"]
+            raise FedaxError(
+                f"test is 'official': {changed} changes {key}, which the test set is without; leave it out"
+            )
+        arrays[key] = np.concatenate([array, test[key]])
+    start, count = (np.full(federation.clients, n) for n in (federation.rows, len(test["y"])))
+    info = {**federation.info, "test": "official"}
+    return replace(federation, arrays=arrays, test=Rows(start, count), info=info)
 
 
 def divided(name: str, *, seed: int | None = None, **options: Any) -> Federation:
@@ -116,83 +220,3 @@ def divided(name: str, *, seed: int | None = None, **options: Any) -> Federation
         raise FedaxError(f"seed is {seed}: {name} has nothing to draw, so it must be left out")
     chosen = entry.resolved(options)
     return entry.make(**chosen) if seed is None else entry.make(**chosen, seed=seed)
-
-
-def _like(name: str, value: Any, default: Any) -> Any:
-    """A value of an option whose default is a number, or a tuple that a list of the same kind may replace."""
-    if not isinstance(default, tuple):
-        return value
-    kind, words = (str, "names") if name == "classes" else (int, "whole numbers")
-    if not isinstance(value, list | tuple) or not all(type(item) is kind for item in value):
-        raise FedaxError(f"{name} is {value!r}: it must be a list of {words}")
-    return tuple(value)
-
-
-def _digits() -> dict[str, Array]:
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    return {"x": (x / 16).astype(np.float32), "y": y.astype(np.int32)}
-
-
-def _breast_cancer() -> dict[str, Array]:
-    from sklearn.datasets import load_breast_cancer
-
-    x, y = load_breast_cancer(return_X_y=True)
-    return {"x": _standardised(x), "y": y.astype(np.int32)}
-
-
-def _wine() -> dict[str, Array]:
-    from sklearn.datasets import load_wine
-
-    x, y = load_wine(return_X_y=True)
-    return {"x": _standardised(x), "y": y.astype(np.int32)}
-
-
-def _iris() -> dict[str, Array]:
-    from sklearn.datasets import load_iris
-
-    x, y = load_iris(return_X_y=True)
-    return {"x": _standardised(x), "y": y.astype(np.int32)}
-
-
-def _diabetes() -> dict[str, Array]:
-    from sklearn.datasets import load_diabetes
-
-    x, y = load_diabetes(return_X_y=True)
-    return {"x": _standardised(x), "y": _standardised(y)}
-
-
-def _standardised(a: Array) -> Array:
-    """Mean 0 and standard deviation 1 over all rows of the dataset, column by column."""
-    scaled: Array = (a - a.mean(axis=0)) / a.std(axis=0)
-    return scaled.astype(np.float32)
-
-
-DATASETS: dict[str, Dataset] = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset("digits", "8x8 images of handwritten digits, 10 classes, 1797 rows", _digits),
-        Dataset("breast_cancer", "30 features of tumours, standardised, 2 classes, 569 rows", _breast_cancer),
-        Dataset("wine", "13 chemical features of wines, standardised, 3 classes, 178 rows", _wine),
-        Dataset("iris", "4 features of flowers, standardised, 3 classes, 150 rows", _iris),
-        Dataset("diabetes", "10 features of patients, regression, all standardised, 442 rows", _diabetes),
-        Dataset("mnist", "28x28 images of handwritten digits, 10 classes, 60000 rows (needs FEDAX_DATA)", files.mnist),
-        Dataset("a9a", "123 binary features of people, 2 classes, 32561 rows (needs FEDAX_DATA)", files.a9a),
-        Dataset("haxby", "530 voxels, faces against houses, 2 classes, 216 rows (needs FEDAX_DATA)", fmri.scans),
-    )
-}
-
-FEDERATIONS: dict[str, Divided] = {
-    dataset.name: dataset
-    for dataset in (
-        Divided("lasso", "generated regressions with a sparse truth", lasso, LASSO, {"test_rows": 32}),
-        Divided("low_rank", "generated regressions on matrices, low-rank truth", low_rank, LOW_RANK, {"test_rows": 32}),
-        Divided(
-            "haxby",
-            "530 voxels of a brain that sees faces or houses, a client a run, 18 rows each (needs FEDAX_DATA)",
-            fmri.haxby,
-            defaults={"classes": ("face", "house"), "validation_runs": (), "test_runs": (10, 11)},
-        ),
-    )
-}

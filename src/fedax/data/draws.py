@@ -109,3 +109,60 @@ def fill_up(blocks: list[Array], min_rows: int, rng: np.random.Generator) -> lis
     moved = np.split(rng.permutation(np.concatenate(freed)), np.cumsum(missing)[:-1])
     kept = [block[: len(block) - n] for block, n in zip(blocks, taken, strict=True)]
     return [np.concatenate(pair) for pair in zip(kept, moved, strict=True)]
+
+
+def meet(held: NDArray[np.bool_], size: NDArray[np.int64], need: int) -> NDArray[np.int64] | None:
+    """Rows of each label for each client: `need` in all, at least one of each label that it holds, or None.
+
+    A client's labels get equal numbers where that takes no more than the `size[l]` rows of a label; otherwise a
+    maximum flow from clients to labels finds numbers, if there are any. `need` is at least the labels a client holds.
+
+    >>> held = np.array([[True, True], [True, True]])
+    >>> meet(held, np.array([4, 9]), 4).tolist(), meet(held, np.array([3, 9]), 4).sum(axis=1).tolist()
+    ([[2, 2], [2, 2]], [4, 4])
+    >>> meet(held, np.array([3, 4]), 4) is None
+    True
+    """
+    labels = held.sum(axis=1, keepdims=True)
+    count = np.where(held, need // labels + (np.cumsum(held, axis=1) <= need % labels), 0)
+    if (count.sum(axis=0) <= size).all():
+        return count
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    clients, kinds = held.shape
+    capacity = np.zeros((clients + kinds + 2,) * 2, np.int32)
+    source, sink = clients + kinds, clients + kinds + 1
+    capacity[source, :clients] = need - labels[:, 0]
+    capacity[:clients, clients:source] = held * need
+    capacity[clients:source, sink] = size - held.sum(axis=0)
+    found = maximum_flow(csr_array(capacity), source, sink)
+    if found.flow_value < capacity[source].sum():
+        return None
+    flow: NDArray[np.int64] = held + found.flow.toarray()[:clients, clients:source].astype(np.int64)
+    return flow
+
+
+def take_more(
+    count: NDArray[np.int64],
+    held: NDArray[np.bool_],
+    size: NDArray[np.int64],
+    wanted: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Counts raised, client after client in random order, to `wanted` rows each or as far as their labels have rows.
+
+    >>> held = np.array([[True, True]])
+    >>> take_more(np.array([[1, 1]]), held, np.array([3, 9]), np.array([12]), np.random.default_rng(0)).tolist()
+    [[3, 9]]
+    """
+    count = count.copy()
+    spare = size - count.sum(axis=0)
+    for i in rng.permutation(len(count)):
+        there = np.where(held[i], spare, 0)
+        extra = min(int(wanted[i] - count[i].sum()), int(there.sum()))
+        if extra > 0:
+            more = apportion(extra, there / there.sum())
+            count[i] += more
+            spare -= more
+    return count

@@ -188,6 +188,17 @@ class Federation:
         index = np.asarray(order)
         if not np.array_equal(np.sort(index, axis=None), np.arange(self.clients)):
             raise FedaxError(f"order is {order!r}: it must have each of 0 to {self.clients - 1} exactly once")
+        return self.subset(index)
+
+    def subset(self, clients: Sequence[int] | Array) -> Federation:
+        """Some of the clients, on the same flat arrays.
+
+        >>> Federation.from_clients([{"y": [0]}, {"y": [1]}, {"y": [2]}]).subset([0, 2]).names
+        ('0', '2')
+        """
+        index = np.asarray(clients, np.int64)
+        if index.ndim != 1 or len(np.unique(index)) < len(index) or not np.isin(index, np.arange(self.clients)).all():
+            raise FedaxError(f"clients is {clients!r}: it must name clients from 0 to {self.clients - 1}, none twice")
         return replace(
             self,
             train=self.train.take(index),

@@ -1,14 +1,17 @@
-"""Published file formats, read from a data directory: idx images and labels, LibSVM text.
+"""Published file formats: idx arrays, LibSVM text, CIFAR's rows of bytes, archives of them.
 
-The directory is what the environment's FEDAX_DATA names. A file may be gzipped. One that is missing, cut short or
-of another shape stops with a sentence that names it.
+A file may be gzipped. One that is cut short, corrupt or of another shape stops with a sentence that names it.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
+import io
 import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,66 +21,127 @@ from fedax.data.checks import Array
 from fedax.errors import FedaxError
 
 _IDX_TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
+_GZIP = b"\x1f\x8b"
+_DAMAGE = (EOFError, OSError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
 
-def find(relative: str) -> Path:
-    """The file of that name, plain or gzipped, below the data directory."""
-    root = os.environ.get("FEDAX_DATA")
-    if not root:
-        raise FedaxError(f"FEDAX_DATA is not set: it must name a directory that holds {relative} (or {relative}.gz)")
-    for path in (Path(root) / relative, Path(root) / f"{relative}.gz"):
-        if path.is_file():
-            return path
-    raise FedaxError(f"{Path(root) / relative} is missing: put the file there, or {relative}.gz")
+def own_file(path: object) -> Path:
+    """The file of the user's own that a path names; ~ is the home directory."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise FedaxError(f"path is {path!r}: it must be the name of a file")
+    named = Path(path).expanduser()
+    if not named.exists():
+        raise FedaxError(f"{named.absolute()} is missing: path must name a file that exists")
+    return named
+
+
+def reason(error: Exception) -> str:
+    """The first line of what an error says.
+
+    >>> reason(OSError("not gzipped\\nnot a tar file"))
+    'not gzipped'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def content(path: Path) -> bytes:
     """A file's bytes, unzipped where it is gzipped."""
-    raw = path.read_bytes()
-    if raw[:2] != b"\x1f\x8b":
+    return _unzipped(path.read_bytes(), path)
+
+
+def _unzipped(raw: bytes, where: Path | str) -> bytes:
+    if raw[:2] != _GZIP:
         return raw
     try:
         return gzip.decompress(raw)
-    except (EOFError, OSError) as error:
-        raise FedaxError(f"{path} is truncated or corrupt: {error}") from error
+    except _DAMAGE as error:
+        raise FedaxError(f"{where} is truncated or corrupt: {reason(error)}") from error
 
 
 def read_idx(path: Path) -> Array:
     """An array in the idx format of MNIST."""
-    raw = content(path)
+    return parse_idx(content(path), path)
+
+
+def parse_idx(raw: bytes, where: Path | str) -> Array:
+    """The array of an idx file's bytes, which may be gzipped; `where` is named in the errors.
+
+    >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "two bytes")
+    array([7, 9], dtype=uint8)
+    """
+    raw = _unzipped(raw, where)
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _IDX_TYPES:
-        raise FedaxError(f"{path} is not an idx file")
+        raise FedaxError(f"{where} is not an idx file")
     kind, axes = _IDX_TYPES[raw[2]], raw[3]
     shape = struct.unpack_from(f">{axes}I", raw, 4) if len(raw) >= 4 + 4 * axes else (0,)
-    expected = 4 + 4 * axes + kind.itemsize * int(np.prod(shape))
+    expected = 4 + 4 * axes + kind.itemsize * int(np.prod(shape, dtype=object))
     if len(raw) != expected:
-        raise FedaxError(f"{path} is truncated: {len(raw)} bytes where its header asks for {expected}")
+        raise FedaxError(f"{where} is truncated: {len(raw)} bytes where its header asks for {expected}")
     values: Array = np.frombuffer(raw, kind, offset=4 + 4 * axes).reshape(shape)
     return values
 
 
-def read_libsvm(path: Path, features: int) -> dict[str, Array]:
-    """LibSVM text as dense float32 rows and labels 0 and 1."""
-    import io
-
+def read_libsvm(path: Path, features: int | None = None) -> tuple[Array, Array]:
+    """LibSVM text as dense float32 rows, and the labels as they stand; `features` if the last ones may be absent."""
     from sklearn.datasets import load_svmlight_file
 
+    words = "LibSVM text" + (f" with {features} features" if features else "")
     try:
         x, y = load_svmlight_file(io.BytesIO(content(path)), n_features=features)
-    except ValueError as error:
-        raise FedaxError(f"{path} is not LibSVM text with {features} features: {error}") from error
-    return {"x": x.toarray().astype(np.float32), "y": (y > 0).astype(np.int32)}
+    except (ValueError, OverflowError) as error:
+        raise FedaxError(f"{path} is not {words}: {reason(error)}") from error
+    if not x.shape[0]:
+        raise FedaxError(f"{path} is not {words}: it is empty")
+    return x.astype(np.float32).toarray(), y
 
 
-def mnist() -> dict[str, Array]:
-    """MNIST's training images as bytes [28, 28], and their labels."""
-    x = read_idx(find("mnist/train-images-idx3-ubyte"))
-    y = read_idx(find("mnist/train-labels-idx1-ubyte"))
-    if x.shape[1:] != (28, 28) or len(x) != len(y):
-        raise FedaxError(f"MNIST's files do not fit: images {x.shape}, labels {y.shape}")
-    return {"x": x, "y": y.astype(np.int32)}
+def read_cifar(path: Path, members: Sequence[str], labels: int) -> dict[str, Array]:
+    """The named files of CIFAR's archive: rows of `labels` label bytes, of which the last counts, and 3,072 pixels.
+
+    Pixels are stored channel by channel; images come as [32, 32, 3].
+    """
+    blocks = [_rows(raw, labels + 3072, f"{path}: {name}") for name, raw in _tar(path, members)]
+    x = np.empty((sum(map(len, blocks)), 32, 32, 3), np.uint8)
+    ends = np.cumsum([len(block) for block in blocks])
+    for block, end in zip(blocks, ends, strict=True):
+        x[end - len(block) : end] = block[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return {"x": x, "y": np.concatenate([block[:, labels - 1] for block in blocks]).astype(np.int32)}
 
 
-def a9a() -> dict[str, Array]:
-    """LibSVM's a9a: 123 binary features of people, whether they earn above 50,000."""
-    return read_libsvm(find("a9a/a9a"), 123)
+def _rows(raw: bytes, row: int, where: str) -> Array:
+    if not raw or len(raw) % row:
+        raise FedaxError(f"{where} is truncated: {len(raw)} bytes are no whole number of rows of {row}")
+    return np.frombuffer(raw, np.uint8).reshape(-1, row)
+
+
+def _tar(path: Path, members: Sequence[str]) -> list[tuple[str, bytes]]:
+    """The bytes of the members of a tar file, whatever directories they are in, in the order asked for."""
+    found: dict[str, bytes] = {}
+    with path.open("rb") as file:
+        zipped = file.read(2) == _GZIP
+    try:
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    name = member.name.rsplit("/", 1)[-1]
+                    if name in members and (content := archive.extractfile(member)) is not None:
+                        found[name] = content.read()
+            while stream.read(1 << 20):  # to the end, where gzip's checksum is
+                pass
+    except _DAMAGE as error:
+        raise FedaxError(f"{path} is truncated or corrupt: {reason(error)}") from error
+    for name in members:
+        if name not in found:
+            raise FedaxError(f"{path} has no {name}: it must have {', '.join(members)}")
+    return [(name, found[name]) for name in members]
+
+
+def read_member(path: Path, name: str) -> bytes:
+    """One file of a zip archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(name)
+    except KeyError:
+        raise FedaxError(f"{path} has no {name}") from None
+    except _DAMAGE as error:
+        raise FedaxError(f"{path} is truncated or corrupt: {reason(error)}") from error

@@ -16,9 +16,11 @@ import numpy as np
 from fedax.data import files
 from fedax.data.checks import Array
 from fedax.data.federation import Federation, Rows
+from fedax.data.fetching import Published, find
+from fedax.data.scaling import standardised
 from fedax.errors import FedaxError, unknown
 
-_FILE = "haxby/haxby2001_sub1_slice.npz"
+FILE = Published("haxby/haxby2001_sub1_slice.npz", size=961698)
 _PAIR = ("face", "house")
 
 
@@ -74,7 +76,7 @@ def scans() -> dict[str, Array]:
 
 def _read() -> tuple[Array, Array, Array]:
     """The standardised voxels, the category's name and the run of each scan."""
-    path = files.find(_FILE)
+    path = find(FILE)
     try:
         with np.load(io.BytesIO(files.content(path)), allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored}
@@ -90,16 +92,14 @@ def _read() -> tuple[Array, Array, Array]:
         raise FedaxError(f"{path} has {found}: X must be numbers [scans, voxels], label text [scans], run int [scans]")
     if not np.isfinite(x).all():
         raise FedaxError(f"{path} has NaN or infinity in X: all must be finite")
-    return _standardised(x.astype(np.float64), run), label, run
+    return _standardised(x, run), label, run
 
 
 def _standardised(x: Array, run: Array) -> Array:
     """Mean 0 and standard deviation 1 of each voxel in each run; a voxel that is constant in a run becomes 0."""
     scaled = np.empty(x.shape, np.float32)
     for r in np.unique(run):
-        rows = x[run == r]
-        deviation = rows.std(axis=0)
-        scaled[run == r] = (rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
+        scaled[run == r] = standardised(x[run == r])
     return scaled
 
 

@@ -24,19 +24,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fedax.data.checks import Array, check_count
+from fedax.data.division import check_number
 from fedax.data.federation import Federation, Rows
 from fedax.errors import FedaxError, unknown
 
 # The intercept's stream must not be that of client 0: NumPy pads [seed, purpose] with zeros.
 _INTERCEPT = 0x10E6
 _CLIENT = 0xC11E
-
-
-def _check_number(field: str, value: object, minimum: float) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not (math.isfinite(value) and value >= minimum):  # type: ignore[arg-type, operator]
-        allowed = "a finite number" if minimum == -math.inf else f"a finite number of at least {minimum}"
-        raise FedaxError(f"{field} is {value!r}: it must be {allowed}")
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,8 @@ class Synthetic:
             raise FedaxError(
                 f"ones is {self.ones} and own is {self.own}: together they must be at most dimension, {self.dimension}"
             )
-        _check_number("own_value", self.own_value, -math.inf)
-        _check_number("noise", self.noise, 0)
+        check_number("own_value", self.own_value, -math.inf)
+        check_number("noise", self.noise, 0)
         if not isinstance(self.intercept, bool):
             raise FedaxError(f"intercept is {self.intercept!r}: it must be True or False")
 

@@ -21,6 +21,7 @@ from fedax.local import Client, Data, Plan
 from fedax.problem import Problem
 
 BLOCK = 512  # rows at a time
+TAKEN = 256  # clients whose states are taken from a store at a time
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -62,8 +63,10 @@ def summary(prefix: str, metrics: Mapping[str, Measurement]) -> dict[str, float]
 class Meter:
     """Measures models on one part (train, validation or test) of a federation's rows."""
 
-    def __init__(self, problem: Problem, plan: Plan, mesh: Mesh, start: Any, count: Any, batched: int) -> None:
-        self.problem, self.plan, self.mesh, self.batched = problem, plan, mesh, batched
+    def __init__(
+        self, problem: Problem, plan: Plan, mesh: Mesh, start: Any, count: Any, batched: int, seed: Any = 0
+    ) -> None:
+        self.problem, self.plan, self.mesh, self.batched, self.seed = problem, plan, mesh, batched, seed
         self.start, self.count = np.asarray(start, np.int64), np.asarray(count, np.int64)
         marks = np.zeros(int((self.start + self.count).max()) + 1, np.int64)
         np.add.at(marks, self.start, 1)
@@ -101,34 +104,60 @@ class Meter:
             total = sums[self._compact + self.count] - sums[self._compact]
             return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
 
-    def personal(self, algorithm: Algorithm, server: Any, store: Any, data: Data) -> dict[str, Measurement]:
-        """The metrics of each client's own model."""
+    def personal(self, algorithm: Algorithm, server: Any, clients: Any, data: Data) -> dict[str, Measurement]:
+        """The metrics of each client's own model; `clients` is their states, stacked, or has `take(who)` for some.
+
+        algorithm: with its schedules at the round concerned.
+        """
+        total = self.plan.clients
+        if hasattr(clients, "take"):
+            step = min(total, TAKEN)
+            parts = [np.arange(first, min(first + step, total)) for first in range(0, total, step)]
+            found = [self._own(algorithm, server, clients.take(who), data, who, step, 0) for who in parts]
+        else:
+            found = [self._own(algorithm, server, clients, data, np.arange(total), total, None)]
+        rows = self.count.astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return {name: Measurement(np.concatenate([part[name] for part in found]) / rows, rows) for name in found[0]}
+
+    def _own(
+        self, algorithm: Algorithm, server: Any, states: Any, data: Data, who: Any, limit: int, first: int | None
+    ) -> dict[str, Floats]:
+        """The sums of each metric over the rows of the clients `who`, whose states are the rows of `states` from
+        `first` on, or at their own numbers; `limit` is the largest number of clients in a call."""
         devices = self.mesh.devices.size
-        places = -(-self.plan.clients // (devices * self.batched)) * devices * self.batched
-        who = np.resize(np.arange(self.plan.clients), places).astype(np.int32)
+        places = -(-limit // (devices * self.batched)) * devices * self.batched
+        every = np.resize(who, places).astype(np.int32)
+        at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
         block = min(BLOCK, int(self.count.max()))
 
         def build() -> Any:
-            def device(algorithm: Any, server: Any, store: Any, data: Data, who: Any, start: Any, count: Any) -> Any:
-                def one(i: jax.Array) -> Any:
-                    client = Client(self.problem, self.plan, data, i, 0, 0, algorithm.composite)
-                    state = jax.tree.map(lambda a: a[i], store)
-                    x = algorithm.personal(server, state, client.full())
+            def device(
+                algorithm: Any,
+                server: Any,
+                states: Any,
+                data: Data,
+                seed: Any,
+                every: Any,
+                at: Any,
+                start: Any,
+                count: Any,
+            ) -> Any:
+                def one(here: Any) -> Any:
+                    i, row = here
+                    client = Client(self.problem, self.plan, data, i, seed, 0, algorithm.composite)
+                    x = algorithm.personal(server, jax.tree.map(lambda a: a[row], states), client.full())
                     return self._sums(x.tree, data.arrays, start[i], count[i], block)
 
-                return jax.lax.map(one, who, batch_size=self.batched) if self.batched > 1 else jax.lax.map(one, who)
+                pair = (every, at)
+                return jax.lax.map(one, pair, batch_size=self.batched) if self.batched > 1 else jax.lax.map(one, pair)
 
-            specs = (P(), P(), P(), P(), P("clients"), P(), P())
+            specs = (P(), P(), P(), P(), P(), P("clients"), P("clients"), P(), P())
             return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
 
         start, count = self.start.astype(np.int32), self.count.astype(np.int32)
-        sums = self._program("personal", build)(algorithm, server, store, data, who, start, count)
-        rows = self.count.astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return {
-                name: Measurement(np.asarray(total, np.float64)[: self.plan.clients] / rows, rows)
-                for name, total in sums.items()
-            }
+        sums = self._program("personal", build)(algorithm, server, states, data, self.seed, every, at, start, count)
+        return {name: np.asarray(value, np.float64)[: len(who)] for name, value in sums.items()}
 
     def _sums(self, params: Any, arrays: Any, start: Any, count: Any, block: int) -> dict[str, jax.Array]:
         """The sums of each metric over one client's rows."""

@@ -29,14 +29,19 @@ def prepare(experiment: Experiment) -> tuple[Problem, Federation]:
     loss = _loss(experiment.problem.loss, federation)
     outputs = experiment.model.outputs or _outputs(loss, federation)
     psi = experiment.problem.regularizer
-    made = Problem(experiment.model.build(outputs), loss=loss, regularizer=None if psi is None else psi.build())
+    model: Any = experiment.model.build(outputs)
+    if "normalise" in federation.info:
+        from fedax.models import Normalised
+
+        model = Normalised(model, **federation.info["normalise"])
+    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build())
     return made, federation
 
 
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
     names = """rounds cohort local_steps local_epochs batch_size sampling weighted
-               eval_every eval_on zero_below executor"""
+               eval_every eval_on zero_below unseen join_steps executor"""
     return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
 
 

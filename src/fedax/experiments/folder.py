@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 import fedax
 from fedax.data import Federation
 from fedax.errors import FedaxError
@@ -64,10 +66,18 @@ class RunFolder:
     def clients(self, simulation: Simulation) -> None:
         """Write each client's metrics of the last evaluation."""
         values = {
-            part: {name: _numbers(metric.values.tolist()) for name, metric in metrics.items()}
+            part: {name: _numbers(_everyone(simulation, metric.values)) for name, metric in metrics.items()}
             for part, metrics in simulation.per_client.items()
         }
-        write_json(self.path / CLIENTS, {**self._clients, "values": values})
+        by_client = {} if simulation.by_client is None else simulation.by_client.as_json()
+        write_json(self.path / CLIENTS, {**self._clients, **by_client, "values": values})
+
+
+def _everyone(simulation: Simulation, values: Any) -> list[float]:
+    """The values of the clients that train, among those of all clients."""
+    every = np.full(simulation.whole.clients, np.nan)
+    every[simulation.seen] = values
+    return every.tolist()
 
 
 def fresh(parent: Path, name: str) -> Path:

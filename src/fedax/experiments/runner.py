@@ -78,12 +78,14 @@ class Progress:
 def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) -> Outcome:
     """Run every method with every seed; one run fills `out`, several fill `out/runs/<label>-seed<k>`.
 
-    Bad input raises before anything is written. A run that diverges keeps its last good model, and the others
-    go on; after Ctrl-C the current run keeps what it has and no other begins.
+    Where methods make personal models, training alone runs beside them. Bad input raises before anything is written.
+    A run that diverges keeps its last good model, and the others go on; after Ctrl-C the current run keeps what it has
+    and no other begins.
     """
     progress = progress or Progress()
     refuse_taken(out)
     problem, federation = prepare(experiment)
+    experiment, protocol = experiment.with_yardstick(), experiment.personal
     for table in experiment.algorithm:  # the constructor checks; the seed changes nothing about that
         Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
     tasks = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
@@ -99,7 +101,9 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) 
         for (table, seed), plan in zip(tasks, planned, strict=True):
             progress.start(plan)
             folder = RunFolder(plan.folder, experiment.rounds, clients)
-            simulation = Simulation(problem, federation, table.build(), out=plan.folder, **options(experiment, seed))
+            simulation = Simulation(
+                problem, federation, table.build(), out=plan.folder, protocol=protocol, **options(experiment, seed)
+            )
             folder.begin(resolved_run(experiment, table, seed), simulation)
             done.append(_carry_out(plan, simulation, folder, progress, interrupt))
             progress.end(done[-1])

@@ -12,6 +12,8 @@ from fedax.errors import FedaxError, unknown
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
 
+LOCAL = "LocalOnly"
+
 
 class Experiment(Table):
     """A whole experiment file."""
@@ -27,6 +29,8 @@ class Experiment(Table):
     eval_every: Count | None = None
     eval_on: Annotated[list[Literal["train", "validation", "test"]], Field(min_length=1)] | None = None
     zero_below: Annotated[float, Field(ge=0)] = 0.01
+    unseen: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    join_steps: Count | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
     executor: Literal["auto", "batched", "looped", "debug"] = "auto"
     data: DataTable = Field(description='a table such as [data] with name = "digits"')
@@ -64,6 +68,20 @@ class Experiment(Table):
         if self.sweep is not None:
             self.sweep.check(self.algorithm, self.rounds)
         return self
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients have models of their own, or some come after training: then all are compared."""
+        return self.unseen > 0 or any(table.build().personalised for table in self.algorithm)
+
+    def with_yardstick(self) -> Experiment:
+        """A personal experiment with training alone beside its methods, at the rate of the first personal one."""
+        made = [table.build() for table in self.algorithm]
+        own = [table for table, method in zip(self.algorithm, made, strict=True) if method.personalised]
+        if not own or any(not method.shared for method in made) or "lr" not in own[0].options:
+            return self
+        local = AlgorithmTable(name=LOCAL, label="Local only", lr=own[0].options["lr"])  # type: ignore[call-arg]
+        return self.model_copy(update={"algorithm": [*self.algorithm, local]})
 
     def only(self, labels: Sequence[str]) -> Experiment:
         """The experiment with some of its methods alone, by their labels; with all of them if none is named."""

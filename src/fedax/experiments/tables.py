@@ -7,7 +7,7 @@ mistake in them is found when the file is read.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -57,13 +57,7 @@ class AlgorithmTable(NamedTable):
         >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
         InverseTime(initial=0.1, per='round', decay=1)
         """
-        made = build(self.name, **{key: _hyperparameter(key, value) for key, value in self.options.items()})
-        whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
-            f.name: float(value)
-            for f in dataclasses.fields(made)  # type: ignore[arg-type]
-            if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
-        }
-        return dataclasses.replace(made, **whole)  # type: ignore[type-var]
+        return _method(self.name, self.options)
 
     def resolved(self) -> dict[str, Any]:
         """Name, label and every hyper-parameter, those left at their defaults too.
@@ -71,11 +65,8 @@ class AlgorithmTable(NamedTable):
         >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
         {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
         """
-        made = self.build()
-        name = type(made).__name__
-        fields: Any = dataclasses.fields(made)  # type: ignore[arg-type]
-        values = {f.name: self.options.get(f.name, getattr(made, f.name)) for f in fields}
-        return {"name": name, "label": self.label or name, **values}
+        values = _written_out(self.build(), self.options)
+        return {"name": values["name"], "label": self.label or values["name"], **values}
 
     @model_validator(mode="after")
     def _can_be_built(self) -> AlgorithmTable:
@@ -120,11 +111,13 @@ class ModelTable(NamedTable):
 
 
 class DataTable(NamedTable):
-    """[data]: a dataset. Rows are divided by `partition`, each client's by `split` into train, validation and test;
-    a dataset that comes divided has options of its own instead."""
+    """[data]: a dataset. Rows are divided by `partition`, or by the client column of a table, and each client's by
+    `split` into train, validation and test; with `test = "official"` all clients have the dataset's own test set, and
+    `split` is (train, validation). A dataset that comes divided has options of its own instead."""
 
     split: list[float] | None = None
     seed: Seed = 0
+    test: Literal["official"] | None = None
     partition: PartitionTable | None = None
 
     def build(self) -> Federation:
@@ -133,17 +126,18 @@ class DataTable(NamedTable):
         >>> DataTable(name="lasso", preset="thesis-III", dimension=16, clients=4).build().clients
         4
         """
-        if self.partition is None:
+        if self.name in data.FEDERATIONS:
             seed = {"seed": self.seed} if data.FEDERATIONS[self.name].presets else {}
             return data.divided(self.name, **seed, **self.options)
-        return data.load(self.name, partition=self.partition.build(), split=self.split, seed=self.seed)
+        rule = None if self.partition is None else self.partition.build()
+        return data.load(self.name, partition=rule, split=self.split, seed=self.seed, test=self.test, **self.options)
 
     @model_validator(mode="before")
     @classmethod
     def _comes_divided(cls, table: Any) -> Any:
         name = table.get("name") if isinstance(table, dict) else None
         if isinstance(name, str) and name in data.FEDERATIONS:
-            unused = ["split", "partition", *([] if data.FEDERATIONS[name].presets else ["seed"])]
+            unused = ["split", "partition", "test", *([] if data.FEDERATIONS[name].presets else ["seed"])]
             for field in unused:
                 if field in table:
                     raise FedaxError(f"{field} must be left out: {name} comes divided among clients")
@@ -162,10 +156,23 @@ class DataTable(NamedTable):
             for field, value in data.FEDERATIONS[self.name].resolved(self.options).items():
                 setattr(self, field, list(value) if isinstance(value, tuple) else value)
             return self
+        dataset = data.DATASETS[self.name]
         for field in self.options:
-            raise unknown("field of [data]", field, type(self).model_fields)
-        self.split = [0.7, 0.1, 0.2] if self.split is None else self.split
-        self.partition = self.partition or PartitionTable(name="IID", clients=10)  # type: ignore[call-arg]
+            if field not in dataset.options:
+                raise unknown("field of [data]", field, [*type(self).model_fields, *dataset.options])
+        for field, value in dataset.resolved(self.options).items():
+            if value is not None:
+                setattr(self, field, value)
+        if self.test is not None and dataset.read_test is None:
+            raise FedaxError(f"test must be left out: {self.name} has no test set of its own")
+        if self.split is None:
+            self.split = [0.7, 0.1, 0.2] if self.test is None else [1.0, 0.0]
+        if self.options.get("client") is None:
+            self.partition = self.partition or PartitionTable(name="IID", clients=10)  # type: ignore[call-arg]
+        elif self.partition is not None:
+            raise FedaxError(
+                f"partition must be left out: the client column {self.options['client']!r} divides the rows"
+            )
         return self
 
 
@@ -203,8 +210,31 @@ class ProblemTable(Table):
         return loss
 
 
+def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:
+    """A method from its table."""
+    made = build(name, **{key: _hyperparameter(path + key, value) for key, value in options.items()})
+    whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
+        f.name: float(value)
+        for f in dataclasses.fields(made)  # type: ignore[arg-type]
+        if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
+    }
+    return dataclasses.replace(made, **whole)  # type: ignore[type-var]
+
+
+def _written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:
+    """A method's table with every hyper-parameter, those left at their defaults too."""
+    values: dict[str, Any] = {"name": type(made).__name__}
+    for f in dataclasses.fields(made):  # type: ignore[arg-type]
+        value, given = getattr(made, f.name), options.get(f.name)
+        whole = _written_out(value, given or {}) if isinstance(value, Algorithm) else options.get(f.name, value)
+        values[f.name] = whole
+    return values
+
+
 def _hyperparameter(key: str, value: Any) -> Any:
-    """A value as a method takes it; a table is a schedule."""
+    """A value as a method takes it; a table with a name is a method, with a kind a schedule."""
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        return _method(value["name"], {k: v for k, v in value.items() if k != "name"}, f"{key}.")
     if isinstance(value, dict):
         return _schedule(key, value)
     if not isinstance(value, bool | int | float | str):
@@ -216,7 +246,7 @@ def _schedule(key: str, table: dict[str, Any]) -> Schedule:
     options = dict(table)
     kind = options.pop("kind", None)
     if not isinstance(kind, str):
-        raise FedaxError(f"{key} is {table}: a schedule needs kind, one of {', '.join(SCHEDULES)}")
+        raise FedaxError(f"{key} is {table}: a schedule needs kind, one of {', '.join(SCHEDULES)}; a method, name")
     for name, value in options.items():
         if name != "per" and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise FedaxError(f"{key}.{name} is {value!r}: it must be a number")

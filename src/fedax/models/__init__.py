@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from fedax.models.convolution import convolve, max_pool
     from fedax.models.linear import Linear
     from fedax.models.mlp import MLP
+    from fedax.models.normalised import Normalised
     from fedax.models.trace import Trace
 
-__all__ = ["CNN", "MLP", "MODELS", "Entry", "Linear", "Option", "Trace", "convolve", "max_pool", "model"]
+__all__ = ["CNN", "MLP", "MODELS", "Entry", "Linear", "Normalised", "Option", "Trace", "convolve", "max_pool", "model"]
 
 _HOME = {
     "CNN": "cnn",
     "MLP": "mlp",
     "Linear": "linear",
+    "Normalised": "normalised",
     "Trace": "trace",
     "convolve": "convolution",
     "max_pool": "convolution",

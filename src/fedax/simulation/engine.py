@@ -2,6 +2,9 @@
 
 The program loops over rounds; in each it gathers the cohort's states, runs the cohort, updates the server and
 writes the states back. It stops by itself at the first NaN or infinity and keeps what was good before.
+
+Where clients' states exceed their budget they sit in a `Store` instead of on the devices, and a round is one call of
+a program that is given the cohort's rows and gives them back.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from fedax.algorithms.base import Algorithm, Context
 from fedax.local import Client, Data, Plan, alike
 from fedax.problem import Problem
 from fedax.simulation.executors import Executor, cohort_program
+from fedax.simulation.store import Store
 
 SEGMENT = 64  # rounds that one call of the program may run
 
@@ -30,8 +34,14 @@ class State:
     """What a run carries from round to round."""
 
     server: Any
-    clients: Any  #: every client's state, stacked
+    clients: Any  #: every client's state, stacked on the devices, or a `Store`
     round: int = 0
+
+    def take(self, who: Any) -> Any:
+        """The states of some clients, stacked."""
+        if isinstance(self.clients, Store):
+            return self.clients.take(who)
+        return jax.tree.map(lambda s: s[np.asarray(who)], self.clients)
 
 
 class Engine:
@@ -46,30 +56,33 @@ class Engine:
         """Put arrays on every device."""
         return jax.device_put(tree, NamedSharding(self.mesh, P()))
 
-    def start(self, algorithm: Algorithm, x0: Any) -> State:
-        """The state before the first round."""
+    def start(self, algorithm: Algorithm, x0: Any, store: Store | None = None) -> State:
+        """The state before the first round; clients' states on the devices unless there is a store for them."""
         server, client = algorithm.init(x0), algorithm.client_init(x0)
+        if store is not None:
+            return State(jax.tree.map(jnp.copy, self.place(server)), store)
         many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), client)
         # copies: the compiled rounds reuse the memory of what they are given
         return State(*jax.tree.map(jnp.copy, self.place((server, many))))
 
-    def personal(self, algorithm: Algorithm, state: State, data: Data) -> Any:
-        """Every client's own model, stacked."""
+    def personal(self, algorithm: Algorithm, state: State, data: Data, who: Any = None) -> Any:
+        """The own models of some clients, or of all, stacked."""
+        who = np.arange(self.plan.clients) if who is None else np.asarray(who)
 
         def build() -> Any:
-            def one(algorithm: Any, server: Any, clients: Any, data: Data, i: Any) -> Any:
-                client = Client(self.problem, self.plan, data, i, self.seed, 0, algorithm.composite)
-                return algorithm.personal(server, jax.tree.map(lambda a: a[i], clients), client.full())
+            def every(algorithm: Any, server: Any, states: Any, data: Data, seed: Any, who: Any) -> Any:
+                def one(here: Any) -> Any:
+                    i, state = here
+                    client = Client(self.problem, self.plan, data, i, seed, 0, algorithm.composite)
+                    return algorithm.personal(server, state, client.full())
 
-            def every(algorithm: Any, server: Any, clients: Any, data: Data) -> Any:
-                return jax.lax.map(
-                    functools.partial(one, algorithm, server, clients, data), jnp.arange(self.plan.clients)
-                )
+                return jax.lax.map(one, (who, states))
 
             return jax.jit(every)
 
         program = self.problem.program(("personal models", self.plan), build)
-        return program(algorithm, state.server, state.clients, data)
+        at = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
+        return program(at, state.server, state.take(who), data, self.seed, who)
 
     def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """The clients of the rounds first .. first+count-1, one row a round."""
@@ -78,8 +91,26 @@ class Engine:
 
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data) -> tuple[State, bool]:
         """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
+        if isinstance(state.clients, Store):
+            return self._stored(algorithm, state, state.clients, min(rounds, self.segment), data)
         server, clients, alive, done = self.run(algorithm, state, np.True_, rounds, data)
         return State(server, clients, state.round + int(done)), bool(alive)
+
+    def _stored(self, algorithm: Any, state: State, store: Store, rounds: int, data: Data) -> tuple[State, bool]:
+        """Rounds whose cohort's states come from a store and go back to it."""
+        build = functools.partial(_single, self.problem, self.plan, self.executor, self.mesh)
+        program = self.problem.program(("round", self.plan, self.executor, self.mesh), build)
+        who = self.cohorts(state.round, self.segment)[:rounds]
+        spare = self.executor.places - self.plan.cohort
+        server = state.server
+        for r, cohort in enumerate(who, state.round):
+            here = np.pad(cohort, (0, spare))
+            updated, new, good = program(algorithm, server, store.take(here), here, r, self.seed, data)
+            if not bool(good):
+                return State(server, store, r), False
+            store.put(cohort, jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            server = updated
+        return State(server, store, state.round + rounds), True
 
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
@@ -98,6 +129,26 @@ def _cohorts(clients: int, cohort: int) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
 
+def _round(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
+    """round(algorithm, server, states, here, round, seed, data) -> server, the cohort's states, all finite?"""
+    cohort = cohort_program(problem, plan, executor, mesh)
+    taking_part = np.arange(executor.places) < plan.cohort
+
+    def a_round(algorithm: Any, server: Any, states: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
+        share = data.count[here] if plan.weighted else 1
+        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+        upload, new = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
+        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
+        updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
+        return updated, new, finite((updated, new))
+
+    return a_round
+
+
+def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
+    return jax.jit(_round(problem, plan, executor, mesh))
+
+
 def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
     """run(algorithm, server, clients, alive, who, first, count, seed, data) -> server, clients, alive, good rounds.
 
@@ -105,17 +156,13 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
     through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
     was before.
     """
-    cohort = cohort_program(problem, plan, executor, mesh)
+    a_round = _round(problem, plan, executor, mesh)
     taking_part = np.arange(executor.places) < plan.cohort
 
     def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
-        share = data.count[here] if plan.weighted else 1
-        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
         states = jax.tree.map(lambda s: s[here], clients)
-        upload, new = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
-        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
-        updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
-        good = alive & finite((updated, new))
+        updated, new, good = a_round(algorithm, server, states, here, round, seed, data)
+        good = alive & good
         at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
         clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good

@@ -63,8 +63,13 @@ def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -
     return Executor(name, devices, chunk, devices * chunks * chunk)
 
 
-def cohort_program(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Callable[..., Any]:
-    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states."""
+def cohort_program(
+    problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, work: Callable[..., Any] = Client.work
+) -> Callable[..., Any]:
+    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states.
+
+    work(client, algorithm, message, state) -> upload, new state is what each client does: a round, unless given.
+    """
 
     def device(
         algorithm: Algorithm,
@@ -78,7 +83,7 @@ def cohort_program(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh)
     ) -> Any:
         def one(state: Any, number: Any) -> Any:
             client = Client(problem, plan, data, number, seed, round, algorithm.composite)
-            return client.work(algorithm, message, state)
+            return work(client, algorithm, message, state)
 
         def chunk(total: Any, part: Any) -> Any:
             state, number, weight = part

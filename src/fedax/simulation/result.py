@@ -12,12 +12,14 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from fedax.errors import FedaxError
-from fedax.vectors import Vector
+from fedax.evaluation.protocol import Clients
+from fedax.vectors import Mixture, Vector
 
 if TYPE_CHECKING:
     import pandas
 
 MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
+CLIENTS = "clients.json"
 
 
 class History(list[dict[str, Any]]):
@@ -37,11 +39,20 @@ class History(list[dict[str, Any]]):
 class Result:
     """A finished run: `history`, `model`, `personal(client)`, `save(path)`."""
 
-    def __init__(self, history: History, model: Any, personal: Any | None, clients: int, info: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        history: History,
+        model: Any,
+        personal: Any | None,
+        clients: int,
+        info: dict[str, Any],
+        by_client: Clients | None = None,
+    ) -> None:
         self.history = history
         self.model = model  #: the shared model's parameters, a tree as the problem's init made it
         self.clients = clients
         self.info = info  #: algorithm, executor, seed and the like
+        self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
         self._personal = personal
 
     @property
@@ -66,7 +77,10 @@ class Result:
         if self._personal is not None:
             write_whole(folder / PERSONAL, save(_flat(self._personal)))
         write_whole(folder / HISTORY, "".join(json.dumps(row) + "\n" for row in self.history).encode())
-        info = {"structure": structure, "clients": self.clients, "info": self.info}
+        own = structure if self._personal is None else _structure(self._personal)
+        info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
+        if self.by_client is not None:
+            write_whole(folder / CLIENTS, json.dumps(self.by_client.as_json()).encode())
         write_whole(folder / INFO, json.dumps(info, indent=1, default=str).encode())
         return folder
 
@@ -84,13 +98,14 @@ def load(path: str | os.PathLike[str]) -> Result:
         model = _unflat(about["structure"], load_file(folder / MODEL))
         personal = None
         if (folder / PERSONAL).exists():
-            personal = _unflat(about["structure"], load_file(folder / PERSONAL))
+            personal = _unflat(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
         history = read_history(folder / HISTORY)
+        by_client = Clients.from_json(json.loads(path.read_text())) if (path := folder / CLIENTS).exists() else None
     except FileNotFoundError as error:
         raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
     except Exception as error:
         raise FedaxError(f"{folder} cannot be read: {error}") from error
-    return Result(history, model, personal, about["clients"], about["info"])
+    return Result(history, model, personal, about["clients"], about["info"], by_client)
 
 
 def read_history(path: Path) -> History:
@@ -134,6 +149,8 @@ def _structure(tree: Any, path: tuple[Any, ...] = ()) -> Any:
     if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
         kind = "list" if isinstance(tree, list) else "tuple"
         return {kind: [_structure(v, (*path, jax.tree_util.SequenceKey(i))) for i, v in enumerate(tree)]}
+    if isinstance(tree, Mixture):
+        return {"mixture": {k: _structure(v, (*path, jax.tree_util.GetAttrKey(k))) for k, v in vars(tree).items()}}
     if jax.tree_util.all_leaves([tree]):
         return _name(path)
     raise FedaxError(f"parameters of type {type(tree).__name__} cannot be saved: use dicts, lists, tuples and arrays")
@@ -144,6 +161,8 @@ def _unflat(structure: Any, leaves: dict[str, Any]) -> Any:
         return jax.numpy.asarray(leaves[structure])
     if "dict" in structure:
         return {k: _unflat(v, leaves) for k, v in structure["dict"].items()}
+    if "mixture" in structure:
+        return Mixture(**{k: _unflat(v, leaves) for k, v in structure["mixture"].items()})
     if "list" in structure:
         return [_unflat(v, leaves) for v in structure["list"]]
     return tuple(_unflat(v, leaves) for v in structure["tuple"])

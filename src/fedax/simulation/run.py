@@ -16,16 +16,19 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedax import randomness
-from fedax.algorithms.base import Algorithm
+from fedax.algorithms.base import Algorithm, Context
 from fedax.data.federation import Federation
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.evaluation import Measurement, Meter, smoothness, summary
+from fedax.evaluation.protocol import Clients
 from fedax.evaluation.structure import personal_structure, prox_gradient, structure, truth_of
 from fedax.local import Client, Data, cost
 from fedax.problem import Problem
 from fedax.simulation.debug import DebugEngine
 from fedax.simulation.engine import Engine
 from fedax.simulation.executors import choose
+from fedax.simulation.moments import Watch, moments
+from fedax.simulation.newcomers import Newcomers, hold_out
 from fedax.simulation.plan import check_positive, make_plan
 from fedax.simulation.result import HISTORY, History, Result, unwrap
 from fedax.vectors import Vector, size
@@ -62,18 +65,27 @@ class Simulation:
         chunk: int | None = None,
         devices: int | None = None,
         zero_below: float = 1e-2,
+        unseen: float = 0.0,
+        join_steps: int | None = None,
+        protocol: bool | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
-        plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, batch_size, sampling, weighted)
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise FedaxError(f"seed must be a whole number from 0 on, not {seed!r}")
         check_positive("eval_every", eval_every)
-        if chunk is not None:
-            check_positive("chunk", chunk)
+        for name, value in (("chunk", chunk), ("join_steps", join_steps)):
+            if value is not None:
+                check_positive(name, value)
         if executor not in EXECUTORS:
             raise unknown("executor", executor, EXECUTORS)
         if not isinstance(algorithm, Algorithm):
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-        if not isinstance(seed, int | np.integer) or seed < 0:
-            raise FedaxError(f"seed must be a whole number from 0 on, not {seed!r}")
+        self.whole, (self.seen, self.unseen) = federation, hold_out(federation.clients, unseen, int(seed))
+        federation = self.whole.subset(self.seen) if len(self.unseen) else self.whole
+        work: Any = (batch_size, sampling, weighted)
+        plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, *work)
+        self.protocol = algorithm.personalised or len(self.unseen) > 0 if protocol is None else protocol
+        self.watch, self.joined = Watch(), np.zeros(federation.clients, np.int64)
         self.problem, self.federation, self.algorithm, self.plan = problem, federation, algorithm, plan
         self.rounds, self.eval_every, self.seed, self.on_progress = rounds, eval_every, int(seed), on_progress
         self.out, self.zero_below = None if out is None else Path(out), zero_below
@@ -97,8 +109,18 @@ class Simulation:
         self.steps = steps
         self.cost = cost(Client(problem, plan, self.data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0)
         self.x0, self.state = x0, self.engine.start(algorithm, x0)
+        self.newcomers: Newcomers | None = None
+        if len(self.unseen):
+            visits = max(1, round(rounds * plan.cohort / plan.clients))
+            passes = None if local_epochs is None or join_steps else local_epochs * visits
+            each = join_steps or (None if passes else (local_steps or 1) * visits)
+            late = self.whole.subset(self.unseen)
+            theirs = make_plan(late, rounds, None, each, passes, *work)
+            arrays = self.data.arrays
+            self.newcomers = Newcomers(problem, late, *theirs, arrays, list(self.meters), x0, self.seed)
         self.history = History()
         self.per_client: dict[str, dict[str, Measurement]] = {}
+        self.by_client: Clients | None = None  # known when the run is over
         self.gradients = self.floats_up = self.floats_down = 0
         self._good: Any = None  # the shared model of the last evaluation
         advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, plan, self.data, x0))
@@ -129,14 +151,14 @@ class Simulation:
 
     def _meters(self, eval_on: Sequence[str] | None, mesh: Mesh, parameters: int) -> dict[str, Meter]:
         if eval_on is None:
-            eval_on = ("test",) if self.federation.test.count.sum() else ("train",)
+            eval_on = [part for part in ("validation", "test") if self.federation.part(part).count.sum()] or ["train"]
         batched = 1 if self.executor.name == "looped" else max(1, min(64, self.plan.clients // mesh.devices.size))
         meters = {}
         for name in eval_on:
             rows = self.federation.part(name)
             if not rows.count.sum():
                 raise FedaxError(f"eval_on names {name!r}, but no client has {name} rows")
-            meters[name] = Meter(self.problem, self.plan, mesh, rows.start, rows.count, batched)
+            meters[name] = Meter(self.problem, self.plan, mesh, rows.start, rows.count, batched, self.engine.seed)
         return meters
 
     def _claim(self, out: Path) -> None:
@@ -154,6 +176,8 @@ class Simulation:
             while self.state.round < target:
                 pace = self._segment(min(pace, target - self.state.round))
             yield self._record(started)
+        if self.protocol and self.by_client is None:
+            self.by_client = moments(self)
 
     def _segment(self, rounds: int) -> int:
         """Run some rounds; returns how many to run next, for about half a second between signs of life."""
@@ -176,6 +200,7 @@ class Simulation:
         other = copy.copy(self)
         other.algorithm, other.history, other.per_client, other._good = algorithm, History(), {}, None
         other.gradients = other.floats_up = other.floats_down = 0
+        other.watch, other.joined = Watch(), np.zeros_like(self.joined)
         return other
 
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
@@ -186,7 +211,10 @@ class Simulation:
     def _account(self, first: int, last: int) -> None:
         if last == first:
             return
-        who = self.engine.cohorts(first, self.engine.segment)[: last - first].ravel()
+        cohorts = self.engine.cohorts(first, self.engine.segment)[: last - first]
+        for r, cohort in enumerate(cohorts, first + 1):
+            self.joined[cohort[self.joined[cohort] == 0]] = r
+        who = cohorts.ravel()
         traffic = np.array([self.algorithm.traffic(r) for r in range(first, last)], int).sum(0)
         rows, steps = self.federation.train.count[who], self.steps[who]
         self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
@@ -206,7 +234,8 @@ class Simulation:
                         self.problem.regularizer.value(Vector(model))
                     )
             if self.algorithm.personalised:
-                own = meter.personal(self.algorithm, self.state.server, self.state.clients, self.data)
+                now = self.algorithm.at(Context(round=self.state.round, steps=self.plan.max_steps))
+                own = meter.personal(now, self.state.server, self.state.clients, self.data)
                 row |= summary(f"personal_{part}_", own)
                 self.per_client[f"personal_{part}"] = own
         row |= self._structure(model)
@@ -220,6 +249,8 @@ class Simulation:
                 kept.info["rounds"] = self.history[-1]["round"]
             raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
         self._good = jax.device_get(model)
+        if self.protocol:
+            self.watch.see(self.state.round, self.state.server, self.per_client)
         self.history.append(row)
         if self.out is not None:
             with (self.out / HISTORY).open("a") as file:
@@ -246,9 +277,7 @@ class Simulation:
     def result(self) -> Result:
         """What the run has made so far."""
         algorithm, state = self.algorithm, self.state
-        personal = None
-        if algorithm.personalised:
-            personal = unwrap(jax.device_get(self.engine.personal(algorithm, state, self.data)))
+        personal = self._personal_models() if algorithm.personalised else None
         info = {
             "algorithm": repr(algorithm),
             "rounds": state.round,
@@ -258,7 +287,18 @@ class Simulation:
             "chunk": self.executor.chunk,
         }
         model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
-        return Result(self.history, model, personal, self.plan.clients, info)
+        return Result(self.history, model, personal, self.whole.clients, info, self.by_client)
+
+    def _personal_models(self) -> Any:
+        """Every client's own model, stacked; those held out join now."""
+        models = jax.device_get(self.engine.personal(self.algorithm, self.state, self.data))
+        if self.newcomers is not None:
+            new = self.newcomers
+            late = new.join(self.algorithm, self.state.server, self.state.round)
+            theirs = jax.device_get(new.engine.personal(self.algorithm, late, new.data))
+            order = np.argsort(np.concatenate([self.seen, self.unseen]))
+            models = jax.tree.map(lambda a, b: np.concatenate([a, b])[order], models, theirs)
+        return unwrap(models)
 
 
 def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any) -> Result:
@@ -275,6 +315,10 @@ def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, 
     out: a directory for the metrics log and the models.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
+    unseen: share of clients held out from training; when it is over they join, by the method's own rule.
+    join_steps: local steps of theirs; as many as the others took on average unless given.
+    protocol: whether to end with `result.clients`, every client's metrics with the shared, the localised and its own
+        model; by default where there are personal models or unseen clients.
     on_progress: called with the number of rounds done, about twice a second.
 
     >>> import numpy as np, jax.numpy as jnp, fedax

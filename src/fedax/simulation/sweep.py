@@ -71,7 +71,9 @@ def sweep(
         raise FedaxError(f"a sweep takes settings of one method that differ in numbers alone, not {len(kinds)} kinds")
     if options.get("executor") == "debug":
         raise FedaxError("a sweep is one compiled program: executor='debug' is for single runs")
-    first = Simulation(problem, federation, algorithms[0], rounds=rounds, eval_every=eval_every, **options)
+    first = Simulation(
+        problem, federation, algorithms[0], rounds=rounds, eval_every=eval_every, **{"protocol": False, **options}
+    )
     results: list[Result] = []
     for begin in range(0, len(algorithms), LANES):
         part = algorithms[begin : begin + LANES]

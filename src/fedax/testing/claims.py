@@ -49,8 +49,8 @@ def reduction(subject: Subject, claimed: Reduction) -> str:
 def counterpart(one: Algorithm, claimed: Reduction) -> Algorithm:
     """The method that another claims to be: parameters of the same name are shared."""
     cls: Any = ALGORITHMS.get(claimed.to)
-    if cls is None and claimed.to == type(one).__name__:
-        cls = type(one)
+    if cls is None:
+        cls = {type(m).__name__: type(m) for m in (one, getattr(one, "base", one))}.get(claimed.to)
     if cls is None:
         raise Broken(f"{type(one).__name__} claims to be {claimed.to}, which is no method of fedax.algorithms")
     names = {field.name for field in dataclasses.fields(cls)}

@@ -16,7 +16,7 @@ from fedax.local import Client
 from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, ragged, regression
 from fedax.testing.report import Broken
 from fedax.testing.trial import Subject, Trial, apart, flat, shown
-from fedax.vectors import Vector
+from fedax.vectors import Mixture, Vector
 
 EXTRA = 8  # floats beyond whole vectors that a message may hold without being declared
 
@@ -52,8 +52,16 @@ def walk(algorithm: Algorithm, client: Client, x0: Vector, steps: int, call: Cal
     updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, ctx), algorithm, server, upload)
     yield "update", updated, server
     yield "model", call("model", lambda a, s: a.model(s), algorithm, updated), x0
-    own = call("personal", lambda a, s, c: a.personal(s, c, client.full()), algorithm, updated, kept)
-    yield "personal", own, x0
+    own = call("personal", lambda a, s, c: a.at(ctx).personal(s, c, client.full()), algorithm, updated, kept)
+    yield "personal", own, _as_own(own, x0)
+
+
+def _as_own(own: Any, x0: Vector) -> Any:
+    """What a client's own model must look like: x0, or two of it and a weight where outputs are mixed."""
+    if not isinstance(getattr(own, "tree", None), Mixture):
+        return x0
+    leaf = jax.tree.leaves(x0)[0]
+    return Vector(Mixture(x0.tree, x0.tree, jax.ShapeDtypeStruct((), leaf.dtype)))
 
 
 def purity(subject: Subject) -> str:

@@ -24,18 +24,16 @@ def quadratic_loss(x: jax.Array, batch: Mapping[str, jax.Array]) -> jax.Array:
     return jnp.mean(jnp.einsum("ni,nij,nj->n", d, batch["A"], d)) / 2
 
 
-def linear_loss(x: Mapping[str, jax.Array], batch: Mapping[str, jax.Array]) -> jax.Array:
-    """Least squares with an intercept."""
-    return jnp.mean((batch["x"] @ x["w"] + x["intercept"] - batch["y"]) ** 2) / 2
-
-
 def _linear(dimension: int) -> Problem:
-    """Least squares on a tree of parameters, from a start that is nowhere 0."""
+    """Least squares with an intercept, on a tree of parameters, from a start that is nowhere 0."""
 
-    def init(key: jax.Array) -> dict[str, jax.Array]:
+    def init(key: jax.Array, x: jax.Array) -> dict[str, jax.Array]:
         return {"w": jax.random.normal(key, (dimension - 1,)), "intercept": jnp.ones(())}
 
-    return Problem(loss=linear_loss, init=init)
+    def outputs(params: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:
+        return x @ params["w"] + params["intercept"]
+
+    return Problem((init, outputs), loss="squared")
 
 
 #: quadratics of the rows' A and b in five dimensions, from a random start

@@ -60,7 +60,7 @@ def check_algorithm(
     """
     if not isinstance(algorithm, Algorithm):
         raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-    claimed = {c.text: functools.partial(claims.claim, claimed=c) for c in type(algorithm).claims}
+    claimed = {c.text: functools.partial(claims.claim, claimed=c) for c in algorithm.claims}
     bodies: dict[str, Body] = {**CHECKS, **claimed}
     if reference is not None:
         bodies[REFERENCE] = functools.partial(claims.reference, follow=reference)

@@ -60,6 +60,8 @@ def _methods(module: Any) -> list[str]:
 def make(cls: type[Algorithm], **params: Any) -> Algorithm:
     """A method with these parameters; one that has no default becomes 0.05 if a rate, else a value in its interval.
 
+    A method that builds on another one gets FedAvg.
+
     >>> import fedax
     >>> make(fedax.FedProx)
     FedProx(lr=0.05, mu=0.1, server_lr=1.0)
@@ -79,6 +81,8 @@ def _needs(field: dataclasses.Field[Any]) -> bool:
 
 
 def _value(cls: type[Algorithm], field: dataclasses.Field[Any]) -> Any:
+    if field.metadata.get("method"):
+        return make(ALGORITHMS["FedAvg"])
     interval = field.metadata.get("interval")
     if interval is None:
         raise FedaxError(f"{cls.__name__} needs {field.name}, which has neither a default nor an interval")

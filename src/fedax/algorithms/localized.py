@@ -1,0 +1,137 @@
+"""Localized: any method's shared model, then a few SGD steps on each client's own rows.
+
+Objective:  the base's, for the shared model x; a client's own model descends on f_i from there
+
+    the base's rounds, unchanged
+    client's own model:  v = x, then `steps` times  v <- v - lr g_i(v)       APFL's comparison, "localised"
+
+On a problem with a regularizer and a base that takes it by its prox, the step is the prox of lr psi at v - lr g_i(v).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, integer, method, rate
+from fedax.algorithms.claims import Reduction
+from fedax.algorithms.local_only import train
+from fedax.errors import FedaxError
+from fedax.vectors import Vector, repeat
+
+
+class _OfBase:
+    """A class variable that a made method has from its base; the class itself shows FedAvg's."""
+
+    def __init__(self, shown: Any) -> None:
+        self.shown = shown
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, made: Any, owner: type) -> Any:
+        return self.shown if made is None else getattr(made.base, self.name)
+
+
+def of_base(shown: Any) -> Any:
+    """Declare a class variable that comes from the base."""
+    return _OfBase(shown)
+
+
+@algorithm
+class Localized(Algorithm):
+    """The base's objective; a client's own model is the shared one after `steps` SGD steps on its rows.
+
+    base: a method with a shared model.
+    steps: SGD steps on each client, at least 1.
+    lr: their rate, above 0; None for the base's lr.
+
+    Sends and keeps what the base does.
+
+    >>> from fedax.algorithms import FedAvg, LocalOnly
+    >>> Localized(FedAvg(lr=0.1), steps=20)
+    Localized(base=FedAvg(lr=0.1, server_lr=1.0), steps=20, lr=None)
+    >>> Localized(LocalOnly(lr=0.1), steps=20)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: Localized: base must have a shared model to start from, and LocalOnly has none
+    """
+
+    base: Any = method()
+    steps: int = integer("[1, inf)")
+    lr: Rate | None = rate(default=None, optional=True)
+
+    personalised = True
+    reference = "the comparison of Deng, Kamani and Mahdavi 2020"
+    composite = of_base(False)
+    keeps = of_base("what its base keeps")
+    down = of_base(1)
+    up = of_base(1)
+    gradients = of_base(1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self.base).__name__
+        if not self.base.shared:
+            raise FedaxError(f"Localized: base must have a shared model to start from, and {name} has none")
+        if self.lr is None and not hasattr(self.base, "lr"):
+            raise FedaxError(f"Localized: lr must be given, for {name} has none of its own")
+
+    @property
+    def claims(self) -> tuple[Reduction, ...]:  # type: ignore[override]
+        return (Reduction(type(self.base).__name__, other=vars(self.base)),)
+
+    def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
+        lr = self.base.lr if self.lr is None else self.lr
+        x = self.model(server)
+        if not self.composite:
+            return train(x, lr, oracle, self.steps)
+
+        def step(n: Any, v: Vector) -> Vector:
+            rows = oracle.fresh(n + 1)
+            return rows.prox(v - lr * rows.grad(v), lr)
+
+        return repeat(self.steps, step, x)
+
+    # -- everything else is the base's -----------------------------------------------------------------------------
+
+    def init(self, x0: Vector) -> Any:
+        return self.base.init(x0)
+
+    def client_init(self, x0: Vector) -> Any:
+        return self.base.client_init(x0)
+
+    def broadcast(self, server: Any) -> Any:
+        return self.base.broadcast(server)
+
+    def begin(self, message: Any, client: Any, ctx: Context) -> Any:
+        return self.base.begin(message, client, ctx)
+
+    def step(self, local: Any, oracle: Oracle, message: Any, client: Any, ctx: Context) -> Any:
+        return self.base.step(local, oracle, message, client, ctx)
+
+    def finish(self, local: Any, oracle: Oracle, message: Any, client: Any, ctx: Context) -> Any:
+        return self.base.finish(local, oracle, message, client, ctx)
+
+    def update(self, server: Any, upload: Any, ctx: Context) -> Any:
+        return self.base.update(server, upload, ctx)
+
+    def model(self, server: Any) -> Vector:
+        x: Vector = self.base.model(server)
+        return x
+
+    def join(self, server: Any, client: Any, oracle: Oracle, steps: Any) -> Any:
+        return self.base.join(server, client, oracle, steps)
+
+    def traffic(self, round: Any) -> tuple[Any, Any]:
+        sent: tuple[Any, Any] = self.base.traffic(round)
+        return sent
+
+    def gradients_a_step(self) -> int:
+        taken: int = self.base.gradients_a_step()
+        return taken
+
+    def advice(self, steps: int, smoothness: Any) -> str | None:
+        said: str | None = self.base.advice(steps, smoothness)
+        return said
+
+    def refuse(self, regularizer: Any) -> None:
+        self.base.refuse(regularizer)

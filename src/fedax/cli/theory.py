@@ -1,0 +1,207 @@
+"""`fedax advise` and `fedax theory`: the theorems on an experiment, and their pictures."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedax.errors import FedaxError
+
+if TYPE_CHECKING:
+    from fedax.experiments import Experiment
+    from fedax.theory import Constants, Proposal, Work
+
+File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def advise(
+    experiment: File,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write the experiment anew, with the proposed hyper-parameters.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to. Default: <name>-advised.toml beside it.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Estimate the constants of the theorems on an experiment, and propose step sizes by them.
+
+    \b
+    fedax advise experiment.toml
+    fedax advise experiment.toml --apply
+    fedax advise experiment.toml --apply --out better.toml
+    """
+    from fedax.cli.progress import console
+    from fedax.experiments import read
+    from fedax.experiments.building import prepare
+    from fedax.theory import advise as proposals
+    from fedax.theory import estimate
+    from fedax.theory.advice import RULES
+
+    if out is not None and not apply:
+        raise FedaxError(f"--out is {out}: it goes with --apply")
+    target = out or experiment.with_name(f"{experiment.stem}-advised.toml")
+    if apply and target.exists():
+        raise FedaxError(f"{target} already exists: choose another with --out")
+    asked = read(experiment)
+    if apply and not {type(table.build()).__name__ for table in asked.algorithm} & set(RULES):
+        raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(RULES)} have one")
+    problem, federation = prepare(asked)
+    with console().status("estimating L, mu, sigma, zeta and B"):
+        constants = estimate(problem, federation, batch_size=asked.batch_size, seed=asked.seeds[0])
+    work = work_of(asked, federation)
+    found = proposals(constants, work)
+    show_constants(constants)
+    show_proposals(found, work)
+    if apply:
+        _write(experiment, target, asked, {p.method: p for p in found})
+
+
+def theory(
+    picture: Annotated[str, typer.Argument(help="bias, exponents, drift, instability or bounds.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="An SVG, PNG or PDF file. Default: <picture>.svg.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Draw a theorem: measure it, print the numbers, write the picture.
+
+    \b
+    fedax theory bias                       SGD started at the optimum drifts away from it
+    fedax theory exponents                  by which powers of the rate and the steps
+    fedax theory drift                      and FedAvg with it, with identical clients
+    fedax theory instability                AGD parts two close starts, FedAc does not
+    fedax theory bounds                     the rates of FedAvg and FedAc
+    """
+    from fedax.cli.progress import console
+    from fedax.theory.pictures import draw
+
+    path = out or Path(f"{picture}.svg")
+    with console().status(f"measuring for {path}"):
+        lines = draw(picture, path)
+    print(*lines, path, sep="\n")
+
+
+def work_of(experiment: Experiment, federation: Any) -> Work:
+    """Clients, local steps and rounds of an experiment; epochs become the steps of a client of mean size."""
+    import math
+
+    from fedax.theory import Work
+
+    n = federation.clients
+    if experiment.local_epochs is None:
+        steps = experiment.local_steps or 1
+    else:
+        rows = float(federation.train.count.mean())
+        steps = max(1, math.ceil(experiment.local_epochs * rows / min(experiment.batch_size or rows, rows)))
+    return Work(n=n, m=experiment.cohort or n, K=int(steps), R=experiment.rounds)
+
+
+def show_constants(constants: Constants) -> None:
+    """The estimates, as a table."""
+    from rich.table import Table
+
+    from fedax.cli.progress import console
+
+    table = Table(title="Constants", title_justify="left", title_style="bold")
+    for column in ("", "estimate", "range"):
+        table.add_column(column, justify="right")
+    table.add_column("what it is")
+    for name, found in constants.shown().items():
+        table.add_row(name, f"{found.value:.4g}", f"{found.low:.4g} to {found.high:.4g}", found.how)
+    console().print(table)
+
+
+def show_proposals(found: list[Proposal], work: Work) -> None:
+    """The proposals, as a table and what does not hold below it."""
+    from rich.table import Table
+
+    from fedax.cli.progress import console
+
+    title = f"Proposals for {work.K} local steps, {work.R} rounds, {work.m} of {work.n} clients"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in ("method", "settings", "theorem", "bound", "largest term", "most local steps*"):
+        table.add_column(column, overflow="fold")
+    for proposal in found:
+        bound = proposal.bound
+        settings = ", ".join(f"{key} = {_value(value, 4)}" for key, value in proposal.settings.items())
+        cells = (proposal.method, settings, bound.theorem, f"{bound.total:.3g}", bound.dominant)
+        table.add_row(*cells, str(proposal.local_steps))
+    console().print(table)
+    print("* at the same number of local steps in all, for at most twice the bound with one")
+    for proposal in found:
+        for words in proposal.unmet:
+            print(f"{proposal.method}: {words}")
+
+
+def _write(source: Path, target: Path, experiment: Experiment, found: dict[str, Proposal]) -> None:
+    """The experiment with the proposals in its algorithm tables."""
+    from fedax.experiments import read
+    from fedax.simulation.result import write_whole
+
+    table = tomllib.loads(source.read_text(encoding="utf-8"))
+    table.setdefault("name", source.stem)
+    own = table["algorithm"] if isinstance(table["algorithm"], list) else [table["algorithm"]]
+    changed = []
+    for settings, resolved in zip(own, experiment.algorithm, strict=True):
+        method = type(resolved.build()).__name__
+        if method in found:
+            settings |= found[method].settings
+            changed.append(f"{method}: {found[method].bound.theorem}")
+    if not changed:
+        raise FedaxError(f"no theorem of the methods of {source} holds on this problem: there is nothing to apply")
+    notes = "".join(f"# {words}\n" for words in changed)
+    write_whole(target, f"# Step sizes by `fedax advise {source.name} --apply`\n{notes}{to_toml(table)}".encode())
+    read(target)
+    print(target)
+
+
+def to_toml(table: dict[str, Any], inside: str = "") -> str:
+    """A table of an experiment file as TOML.
+
+    >>> print(to_toml({"rounds": 3, "data": {"name": "a\\"b"}, "algorithm": [{"lr": 0.1}]}), end="")
+    rounds = 3
+    [data]
+    name = "a\\"b"
+    [[algorithm]]
+    lr = 0.1
+    """
+    tables = {k: v for k, v in table.items() if isinstance(v, dict)}
+    lists = {k: v for k, v in table.items() if isinstance(v, list) and v and all(isinstance(e, dict) for e in v)}
+    lines = [f"{_key(k)} = {_value(v)}\n" for k, v in table.items() if k not in tables and k not in lists]
+    for key, inner in tables.items():
+        lines.append(f"[{inside}{_key(key)}]\n{to_toml(inner, f'{inside}{_key(key)}.')}")
+    for key, many in lists.items():
+        for inner in many:
+            flat = "".join(f"{_key(k)} = {_value(v)}\n" for k, v in inner.items())
+            lines.append(f"[[{inside}{_key(key)}]]\n{flat}")
+    return "".join(lines)
+
+
+def _key(key: str) -> str:
+    import json
+
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+
+
+def _value(value: Any, digits: int | None = None) -> str:
+    """A value as TOML writes it inline."""
+    import json
+
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if digits is not None:
+            return f"{value:.{digits}g}"
+        case int() | float():
+            return repr(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case dict():
+            return "{ " + ", ".join(f"{_key(k)} = {_value(v, digits)}" for k, v in value.items()) + " }"
+        case _:
+            return "[" + ", ".join(_value(v, digits) for v in value) + "]"

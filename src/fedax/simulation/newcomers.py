@@ -1,0 +1,93 @@
+"""Clients held out from training: they come when it is over, and the method's own rule makes their models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from fedax.algorithms.base import Algorithm, Context
+from fedax.data.federation import Federation
+from fedax.errors import FedaxError
+from fedax.evaluation import Measurement, Meter
+from fedax.local import Client, Data, Plan
+from fedax.problem import Problem
+from fedax.simulation.engine import Engine, State
+from fedax.simulation.executors import choose, cohort_program
+from fedax.vectors import size
+
+_PURPOSE = 0x0E1D
+Index = NDArray[np.int64]
+
+
+def hold_out(clients: int, share: float, seed: int) -> tuple[Index, Index]:
+    """The clients that train and those held out, each in order; a function of the seed alone.
+
+    >>> seen, unseen = hold_out(10, 0.2, seed=0)
+    >>> len(seen), len(unseen), sorted([*seen.tolist(), *unseen.tolist()]) == list(range(10))
+    (8, 2, True)
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise FedaxError(f"unseen must be a share of clients in [0, 1), not {share!r}")
+    count = max(1, round(share * clients)) if share else 0
+    if count >= clients:
+        raise FedaxError(f"unseen={share} leaves no client to train: the federation has {clients}")
+    order = np.random.default_rng([seed, _PURPOSE]).permutation(clients)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+class Newcomers:
+    """The clients held out, with a plan of their own."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        federation: Federation,
+        plan: Plan,
+        steps: NDArray[np.int64],
+        arrays: dict[str, jax.Array],
+        parts: list[str],
+        x0: Any,
+        seed: int,
+    ) -> None:
+        self.plan = plan
+        self.executor = choose("auto", federation.clients, size(x0), len(jax.devices()), None)
+        self.mesh = Mesh(np.array(jax.devices()[: self.executor.devices]), ("clients",))
+        self.engine = Engine(problem, self.plan, self.executor, self.mesh, seed)
+        self.engine.seed = jax.random.fold_in(self.engine.seed, _PURPOSE)
+        ranges = (federation.train.start, federation.train.count, steps)
+        self.problem, self.x0 = problem, x0
+        self.data = self.engine.place(Data(arrays, *(jnp.asarray(a, jnp.int32) for a in ranges)))
+        batched = 1 if self.executor.name == "looped" else self.executor.chunk
+        self.meters = {
+            name: Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed)
+            for name in parts
+            if (r := federation.part(name)).count.sum()
+        }
+
+    def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
+        """Every newcomer's state, by the method's rule, after `round` rounds of training."""
+        start = self.engine.start(algorithm, self.x0)
+        spare = self.executor.places - self.plan.cohort
+        who = np.pad(np.arange(self.plan.cohort), (0, spare)).astype(np.int32)
+        key = ("join", self.plan, self.executor, self.mesh)
+        program = self.problem.program(
+            key, lambda: jax.jit(cohort_program(self.problem, self.plan, self.executor, self.mesh, Client.join))
+        )
+        weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
+        server = self.engine.place(server)
+        states = jax.tree.map(lambda s: s[who], start.clients)
+        _, states = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data)
+        return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
+
+    def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:
+        """Each part's metrics of the newcomers' own models."""
+        algorithm = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
+        return {
+            part: meter.personal(algorithm, state.server, state.clients, self.data)
+            for part, meter in self.meters.items()
+        }
