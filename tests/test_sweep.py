@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
+from fedax import experiments
+from fedax.models import model
+from fedax.regularizers import L1
 
 OPTIONS = {"rounds": 5, "cohort": 3, "local_steps": 3, "batch_size": 4, "eval_every": 2}
 
@@ -23,6 +28,45 @@ def test_a_sweep_is_its_runs_one_by_one(method):
         for mine, theirs in zip(found.history, alone.history, strict=True):
             assert mine["gradients"] == theirs["gradients"]
             assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", [fedax.PFedFBE(lr=0.01, lam=80.0), fedax.Ditto(lr=0.01, lam=1.0)], ids=repr)
+def test_clients_own_models_are_measured_in_every_lane(method):
+    """The rows of a composite problem, those of personal supports among them, are the single runs'."""
+    federation = fedax.data.lasso("pfedfbe-II", dimension=20, clients=4, rows=16, test_rows=4)
+    problem = fedax.Problem(model("linear", outputs=1), loss="mse", regularizer=L1(0.1))
+    settings = fedax.grid(method, {"lr": [0.001, 0.01]})
+    together = fedax.sweep(problem, federation, settings, **OPTIONS)
+    supports = set()
+    for algorithm, found in zip(settings, together, strict=True):
+        alone = fedax.simulate(problem, federation, algorithm, **OPTIONS)
+        for mine, theirs in zip(found.history, alone.history, strict=True):
+            assert {"personal_density", "personal_f1", "personal_test_loss_worst"} <= set(mine) == set(theirs)
+            for name in set(mine) - {"seconds"}:
+                assert mine[name] == pytest.approx(theirs[name], rel=1e-3), name
+        supports.add(found.history[-1]["personal_recovery_error"])
+    assert len(supports) == 2
+
+
+def test_a_kept_setting_has_its_clients_metrics(tmp_path):
+    """clients.json of a sweep's best is that of a run with the same values."""
+    table = {
+        **{"rounds": 3, "local_steps": 2, "eval_every": 3},
+        "data": {"name": "lasso", "preset": "pfedfbe-II", "dimension": 20, "clients": 4, "rows": 16, "test_rows": 4},
+        "model": {"name": "linear"},
+        "problem": {"loss": "mse", "regularizer": {"name": "L1", "strength": 0.1}},
+        "algorithm": [{"name": "Ditto", "lr": 0.01, "lam": 1.0}, {"name": "FedAvg", "lr": 0.01}],
+    }
+    experiments.sweep(experiments.parse({**table, "sweep": {"lr": [0.01]}}), tmp_path / "sweep")
+    experiments.run(experiments.parse(table), tmp_path / "run")
+    for name in ("ditto-seed0", "fedavg-seed0"):
+        kept, alone = (
+            json.loads((tmp_path / kind / "runs" / name / "clients.json").read_text())["values"]
+            for kind in ("sweep", "run")
+        )
+        assert list(kept) == list(alone) == (["test", "personal_test"] if name == "ditto-seed0" else ["test"])
+        for part in kept:
+            assert kept[part]["loss"] == pytest.approx(alone[part]["loss"], rel=1e-4)
 
 
 def test_a_setting_that_diverges_stops_alone():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from fedax import algorithms, data, evaluation, models, schedules
+    from fedax import algorithms, data, evaluation, models, schedules, theory
     from fedax.algorithms import *
     from fedax.data import Federation
     from fedax.errors import DivergedError, FedaxError
@@ -29,6 +29,7 @@ _ROOMS = (
     "regularizers",
     "report",
     "schedules",
+    "theory",
     "testing",
 )
 _NAMES = {

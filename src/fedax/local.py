@@ -6,7 +6,8 @@ Every executor runs this same function, batched over clients, looped over them, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from fedax import counting, randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.problem import Batch, FullOracle, Oracle, Problem
 from fedax.randomness import Sampling
+from fedax.schedules import register
 from fedax.vectors import size
 
 LARGE = 1_000_000  # floats of a local state from which copying it in every step would show
@@ -39,20 +41,33 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """The federation on the device: flat arrays, and where each client's training rows begin and how many."""
+    """The federation on the device: flat arrays, and where each client's training rows begin and how many.
+
+    With `make`, a client's rows are made from its number when it takes part, and there are no flat arrays.
+    """
 
     arrays: dict[str, jax.Array]
     start: jax.Array
     count: jax.Array
     steps: jax.Array
+    make: Callable[[Any, int], Batch] | None = None
 
-    def rows(self, client: Any, index: jax.Array) -> Batch:
-        """The batch at a client's rows 0 .. count-1."""
-        at = self.start[client] + index
-        return {name: array[at] for name, array in self.arrays.items()}
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any], rows: Any, steps: Any, make: Any = None) -> Data:
+        """From host arrays and clients' ranges of rows."""
+        start, count, steps = (jnp.asarray(a, jnp.int32) for a in (rows.start, rows.count, steps))
+        return cls({k: jnp.asarray(a) for k, a in arrays.items()}, start, count, steps, make)
+
+    def fetch(self, client: Any, limit: int) -> Callable[[jax.Array], Batch]:
+        """The batch at a client's rows 0 .. count-1, as a function of their numbers; `limit` is the largest count."""
+        if self.make is not None:
+            own = self.make(client, limit)
+            return lambda index: {name: array[index] for name, array in own.items()}
+        start = self.start[client]
+        return lambda index: {name: array[start + index] for name, array in self.arrays.items()}
 
 
-jax.tree_util.register_dataclass(Data, ["arrays", "start", "count", "steps"], [])
+register(Data, leaves=["arrays", "start", "count", "steps"], static=["make"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,16 +90,17 @@ class Client:
     def steps(self) -> Any:
         return self.plan.max_steps if self.plan.equal_steps else self.data.steps[self.number]
 
-    def _fetch(self, index: jax.Array) -> Batch:
-        return self.data.rows(self.number, index)
+    @functools.cached_property
+    def _fetch(self) -> Callable[[jax.Array], Batch]:
+        """Asked for before any loop over steps: rows that are made are made once."""
+        return self.data.fetch(self.number, self.plan.max_rows)
 
     def full(self) -> Oracle:
         """The oracle on all training rows; its n-th fresh one sees a minibatch of the plan's size."""
         plan = self.plan
 
         def fresh(n: Any) -> Oracle:
-            key = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, plan.max_steps, n)
-            return self._see(key, fresh)
+            return self._draw(fresh, plan.max_steps, n)
 
         return FullOracle(
             self.problem,
@@ -96,17 +112,23 @@ class Client:
             fresh=None if plan.batch is None else fresh,
         )
 
-    def _see(self, key: Any, fresh: Callable[[Any], Oracle]) -> Oracle:
-        """The oracle on a minibatch drawn with replacement."""
+    def _draw(self, fresh: Callable[[Any], Oracle], *counters: Any) -> Oracle:
+        """The oracle on a further minibatch, drawn with replacement."""
         assert self.plan.batch is not None
-        return self._at(jax.random.randint(key, (self.plan.batch,), 0, self.count), fresh)
+        key = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, *counters)
+        index = jax.random.randint(key, (self.plan.batch,), 0, self.count)
+        return self._at(index, fresh, randomness.AUGMENT_FRESH, *counters)
 
-    def _at(self, index: jax.Array, fresh: Callable[[Any], Oracle]) -> Oracle:
-        return Oracle(self.problem, self._fetch(index), smooth=self.smooth, full=self.full, fresh=fresh)
+    def _at(self, index: jax.Array, fresh: Callable[[Any], Oracle], purpose: int, *counters: Any) -> Oracle:
+        batch = self._fetch(index)
+        if self.problem.augment is not None:
+            key = randomness.key_for(self.seed, purpose, self.round, self.number, *counters)
+            batch = self.problem.augment(key, batch)
+        return Oracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh)
 
     def oracles(self) -> Callable[[Any], Oracle]:
         """The oracle of each local step k, on the round's minibatches."""
-        batch = self.plan.batch
+        batch, _ = self.plan.batch, self._fetch
         if batch is None:
             return lambda k: self.full()
         key = randomness.key_for(self.seed, randomness.ROWS, self.round, self.number)
@@ -114,9 +136,9 @@ class Client:
 
         def at(k: Any) -> Oracle:
             def fresh(n: Any) -> Oracle:
-                return self._see(randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, k, n), fresh)
+                return self._draw(fresh, k, n)
 
-            return self._at(rows[k], fresh)
+            return self._at(rows[k], fresh, randomness.AUGMENT, k)
 
         return at
 

@@ -30,6 +30,7 @@ class Problem:
         or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
+    augment: a function of (key, batch) that changes each minibatch before it is trained on, or None.
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
         whether it was predicted rightly; classification losses bring their own.
 
@@ -46,6 +47,7 @@ class Problem:
         loss: str | Callable[..., Any],
         init: Callable[[jax.Array], Any] | None = None,
         regularizer: Any = None,
+        augment: Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
     ) -> None:
         if isinstance(loss, str):
@@ -61,7 +63,7 @@ class Problem:
             raise FedaxError("give either a model or init=, not both")
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-        self.regularizer = regularizer
+        self.regularizer, self.augment = regularizer, augment
         self._init = init
         self._apply: Callable[..., Any] | None = None
         self._model_init: Callable[..., Any] | None = None

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-COHORT, INIT, ROWS, FRESH = range(4)  # purposes
+COHORT, INIT, ROWS, FRESH, AUGMENT, AUGMENT_FRESH = range(6)  # purposes
 ROUNDS = 10  # of the Feistel network
 Sampling = Literal["epochs", "iid"]
 

@@ -15,8 +15,10 @@ With h = ||x||^2 / 2 (the default) grad(h + t psi)* is the prox of t psi. Withou
 psi grows in step with the gradients in y: lr K is the sum of the rates really taken, for a rate that changes
 within a round and for clients with unequal K; it goes up and down as one more number.
 
-The output of eq. 4.9 averages the points retrieved from the clients' mean dual after every local step. No client
-sends those; `average` takes the mean of the points that the server itself retrieves, one a round.
+The output of eq. 4.9 is the mean, over the rounds r and the local steps k = 1 .. K, of
+grad(h + (weight + lr k) psi)* at the clients' mean dual after step k. A prox of a mean is not the mean of proxes, so
+the server would need that mean dual after every step: K times the upload. `average` takes the mean of the server's
+own points instead, one a round: the terms of eq. 4.9 with k = K, and with K = 1 and server_lr = 1 all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class FedDualAvg(Mirrored, Algorithm):
     lr: client rate eta_c, above 0.
     server_lr: server rate eta_s, above 0.
     client_prox: False retrieves the clients' points without psi (FedDualAvg-OSP).
-    average: the model is the mean of all rounds' points instead of the last.
+    average: the model is the mean of the server's points, one a round, instead of the last (eq. 4.9 for K = 1).
     mirror: h; "euclidean", "entropy" (on the simplex) or "p-norm".
     p: of the p-norm, in (1, 2].
 

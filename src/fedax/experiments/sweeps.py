@@ -37,20 +37,22 @@ from fedax.experiments.runner import Progress, Run
 from fedax.experiments.schema import Experiment
 from fedax.experiments.tables import AlgorithmTable
 from fedax.simulation import Result, Simulation
-from fedax.simulation import sweep as side_by_side
+from fedax.simulation.moments import Metrics
 from fedax.simulation.result import write_whole
+from fedax.simulation.sweep import side_by_side
 
 SETTINGS, HISTORIES = "sweep.csv", "histories.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One setting of one method with one seed, and its score: NaN if it diverged."""
+    """One setting of one method with one seed, its clients' last metrics, and its score: NaN if it diverged."""
 
     label: str
     seed: int
     setting: dict[str, float]
     result: Result
+    metrics: Metrics
     score: float
     reached: int | None
 
@@ -180,17 +182,18 @@ class _Sweeper:
         """Every setting of one method with one seed, as one compiled program."""
         settings, algorithms = zip(*self.table.settings(table), strict=True)
         how = options(self.experiment, seed)
-        results = side_by_side(self.problem, self.federation, algorithms, on_progress=advance, **how)
+        found = side_by_side(self.problem, self.federation, algorithms, on_progress=advance, **how)
         return [
             Trial(
                 str(table.label),
                 seed,
                 setting,
                 result,
+                metrics,
                 math.nan if "diverged" in result.info else self.judge.score(result.history),
                 self.judge.reached(result.history),
             )
-            for setting, result in zip(settings, results, strict=True)
+            for setting, (result, metrics) in zip(settings, found, strict=True)
         ]
 
     def record(self, trials: list[Trial]) -> None:
@@ -230,9 +233,7 @@ class _Sweeper:
         chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
         path = self.out / RUNS / run_name(table, trial.seed)
         simulation = self.simulation(chosen.build(), trial.seed)
-        if chosen.build().shared:
-            for part, meter in simulation.meters.items():
-                simulation.per_client[part] = meter.shared(trial.result.model, simulation.data)
+        simulation.per_client = trial.metrics
         trial.result.save(path)
         folder = RunFolder(path, self.experiment.rounds, self.clients)
         folder.begin(resolved_run(self.experiment, chosen, trial.seed), simulation)

@@ -3,6 +3,7 @@
 read(folder)            one run, as far as it got
 find(folder)            the run directories at a place
 table(run_folders)      one row per algorithm: mean and spread over seeds
+protocol(groups)        personal models beside shared ones, client by client, over seeds
 write(folder, runs)     folder/report.html, one page that opens offline
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 from fedax.report.metrics import text
 from fedax.report.page import write
+from fedax.report.personal import protocol
 from fedax.report.runs import Run, find, read
-from fedax.report.summary import Spread, columns, table
+from fedax.report.summary import Spread, columns, groups, read_all, table
 
-__all__ = ["Run", "Spread", "columns", "find", "read", "table", "text", "write"]
+__all__ = ["Run", "Spread", "columns", "find", "groups", "protocol", "read", "read_all", "table", "text", "write"]

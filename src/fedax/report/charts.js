@@ -1,8 +1,9 @@
-"use strict";
 /* The figures: from the page's data and what the reader chose to Plotly's traces and layout. */
 const charts = (() => {
   const COLOURS = 8;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon"];
+
+  const MODELS = ["shared", "localised", "personal", "local"];
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const ofGroup = (i) => colour(`c${i % COLOURS}`);
@@ -30,7 +31,7 @@ const charts = (() => {
   function layout(view, height, more) {
     return {
       height: view.narrow || view.width ? Math.min(height, 340) : height,
-      ...(view.width ? { width: view.width } : {}),
+      ...(view.width ? { width: view.width } : { autosize: true }),
       margin: { l: view.narrow ? 40 : 60, r: 12, t: view.narrow || view.width ? 12 : 34, b: 46 },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -82,34 +83,104 @@ const charts = (() => {
       }
     });
     const y = valueAxis(choice.measure, view, choice.log ? { type: "log", exponentformat: "power" } : {});
-    return [[...bands, ...lines, ...stops], layout(view, 440, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
+    return [[...goal(lines, choice.goal), ...bands, ...lines, ...stops],
+      layout(view, 440, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
   }
 
+  /* The target as a dotted line through the picture. */
+  function goal(lines, value) {
+    const x = lines.flatMap((line) => line.x).filter(number);
+    if (!number(value) || !x.length) return [];
+    const ends = [x.reduce((a, b) => Math.min(a, b)), x.reduce((a, b) => Math.max(a, b))];
+    const line = { color: colour("soft"), width: 1.5, dash: "dot" };
+    return [{ x: ends, y: [value, value], mode: "lines", line, meta: "target", hovertemplate: "target %{y}<extra></extra>" }];
+  }
+
+  /* Whether a client belongs to a group, as the protocol defines them. */
+  function inside(run, clients, round) {
+    if (clients === "unseen") return (at) => run.unseen[at] === true;
+    const joined = (at) => run.joined[at] > 0 && run.joined[at] <= round;
+    return (at) => run.unseen[at] !== true && (clients !== "joined" || joined(at));
+  }
+
+  /* The chosen runs with the values of the chosen clients, null for the others; choice.method is null for all. */
   function chosenClients(data, choice) {
-    return data.clients
-      .filter((run) => run.seed === choice.seed && choice.shown[run.group] && run.metrics[choice.title])
-      .map((run) => ({ ...run, of: run.metrics[choice.title], label: plain(data.groups[run.group].label) }));
+    const moment = (run) => run.moments[choice.moment] ?? run.moments.last;
+    return data.clients.filter((run) => run.seed === choice.seed && moment(run)?.metrics[choice.title] &&
+      (choice.method === null ? choice.shown[run.group] : run.group === choice.method)).map((run) => {
+      const { round, metrics } = moment(run), kept = inside(run, choice.clients, round);
+      const only = (values) => values?.map((value, at) => (number(value) && kept(at) ? value : null));
+      const all = metrics[choice.title];
+      const of = Object.fromEntries(MODELS.filter((m) => all[m]?.some((v, at) => number(v) && kept(at)))
+        .map((m) => [m, only(all[m])]));
+      const alone = data.clients.find((other) => other.alone && !run.alone && other.seed === run.seed &&
+        other.names.join("\n") === run.names.join("\n"));
+      const local = alone && only(moment(alone)?.metrics[choice.title]?.personal);
+      if (local?.some(number)) of.local = local;
+      return { ...run, of, label: plain(data.groups[run.group].label) };
+    });
+  }
+
+  /* Clients in the order of a list of values, worst first; those without a value left out. */
+  function ranked(values, percent) {
+    const order = values.map((_, at) => at).filter((at) => number(values[at]));
+    return order.sort((a, b) => (percent ? values[a] - values[b] : values[b] - values[a]));
+  }
+
+  /* One method: its clients in the order of their own model, with every other model beside it. */
+  function besides(run, choice) {
+    const first = ["personal", "shared", "localised", "local"].find((model) => run.of[model]);
+    if (!first) return [];
+    const order = ranked(run.of[first], choice.percent), own = ofGroup(run.group);
+    const looks = {
+      shared: { symbol: "circle-open", color: colour("ink"), size: 8, line: { width: 1.6 } },
+      localised: { symbol: "triangle-up-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
+      personal: { symbol: SYMBOLS[run.group % SYMBOLS.length], color: own, size: 8 },
+      local: { symbol: "x-thin", color: colour("ink"), size: 7, line: { width: 1.6, color: colour("ink") } },
+    };
+    return MODELS.filter((model) => run.of[model]).map((model) => {
+      const name = run.alone && model === "personal" ? "local" : model;
+      return {
+        x: order.map((_, rank) => rank + 1), y: order.map((at) => run.of[model][at]),
+        text: order.map((at) => named(run.names, at)), name, meta: name,
+        mode: model === first ? "lines+markers" : "markers", line: { color: own, width: 2 }, marker: looks[model],
+        hovertemplate: "client %{text}<br>%{meta} %{y}<extra></extra>",
+      };
+    });
+  }
+
+  /* Several methods: each model's clients sorted by themselves. */
+  function apart(run, choice) {
+    return ["shared", "personal"].filter((whose) => run.of[whose]).map((whose) => {
+      const order = ranked(run.of[whose], choice.percent);
+      return {
+        x: order.map((_, rank) => rank + 1), y: order.map((at) => run.of[whose][at]),
+        text: order.map((at) => named(run.names, at)),
+        meta: run.label + (whose === "personal" ? ", personal" : ""), mode: "lines+markers",
+        line: { color: ofGroup(run.group), width: 2.2, dash: whose === "personal" ? "dash" : "solid" },
+        marker: { symbol: SYMBOLS[run.group % SYMBOLS.length], size: 6, maxdisplayed: 40 },
+        hovertemplate: "%{meta}<br>client %{text}: %{y}<extra></extra>",
+      };
+    });
   }
 
   function sorted(data, choice, view) {
-    const traces = [];
-    for (const run of chosenClients(data, choice)) {
-      for (const whose of ["shared", "personal"]) {
-        if (!run.of[whose]) continue;
-        const order = run.of[whose].map((value, at) => [value, at]).filter(([value]) => number(value));
-        order.sort((a, b) => (run.of.percent ? a[0] - b[0] : b[0] - a[0]));
-        traces.push({
-          x: order.map((_, rank) => rank + 1), y: order.map(([value]) => value),
-          text: order.map(([, at]) => named(run.names, at)),
-          meta: run.label + (whose === "personal" ? ", personal" : ""), mode: "lines+markers",
-          line: { color: ofGroup(run.group), width: 2.2, dash: whose === "personal" ? "dash" : "solid" },
-          marker: { symbol: SYMBOLS[run.group % SYMBOLS.length], size: 6, maxdisplayed: 40 },
-          hovertemplate: "%{meta}<br>client %{text}: %{y}<extra></extra>",
-        });
-      }
-    }
+    const one = choice.method !== null;
+    const traces = chosenClients(data, choice).flatMap((run) => (one ? besides : apart)(run, choice));
     const measure = { title: choice.title, percent: choice.percent };
-    return [traces, layout(view, 380, { xaxis: axis("Clients, worst first"), yaxis: valueAxis(measure, view) })];
+    return [traces, layout(view, 400, {
+      xaxis: axis("Clients, worst first"), yaxis: valueAxis(measure, view), showlegend: one,
+      legend: { orientation: "h", x: 0.5, xanchor: "center", y: -0.2, yanchor: "top", itemclick: false, itemdoubleclick: false },
+    })];
+  }
+
+  /* Where a client is better off with its own model: above the diagonal, or below it for a loss. */
+  function sides(percent) {
+    const corner = (text, x, y) => ({
+      text, x, y, xref: "paper", yref: "paper", xanchor: x ? "right" : "left", yanchor: y ? "top" : "bottom",
+      showarrow: false, font: { color: colour("soft") },
+    });
+    return [corner(percent ? "helped" : "harmed", 0, 1), corner(percent ? "harmed" : "helped", 1, 0)];
   }
 
   function scatter(data, choice, view) {
@@ -127,8 +198,9 @@ const charts = (() => {
       hovertemplate: "%{meta}<br>client %{text}<br>shared %{x}, personal %{y}<extra></extra>",
     }));
     const format = { range: ends, ...(choice.percent ? { tickformat: "~%", hoverformat: ".2%" } : {}) };
-    return [[diagonal, ...points], layout(view, 380, {
+    return [[diagonal, ...points], layout(view, 400, {
       xaxis: axis("Shared model", format), yaxis: axis(view.narrow ? "" : "Personal model", format),
+      annotations: sides(choice.percent),
     })];
   }
 
@@ -157,8 +229,9 @@ const charts = (() => {
       barmode: "stack", bargap: clients > 80 ? 0 : 0.15, showlegend: parts.length > 1,
       ...((view.narrow || view.width) && counts ? { height: 460 } : {}),
       legend: {
-        orientation: "h", x: 1, xanchor: "right", y: counts ? 0.29 : 1, yanchor: "bottom", traceorder: "normal",
-        itemclick: false, itemdoubleclick: false,
+        orientation: "h", traceorder: "normal", itemclick: false, itemdoubleclick: false,
+        ...(view.narrow ? { x: 0, y: counts ? -0.17 : -0.35, yanchor: "top" }
+          : { x: 1, xanchor: "right", y: counts ? 0.29 : 1, yanchor: "bottom" }),
       },
       xaxis: axis("Client", few ? { tickvals: at, ticktext: names, showgrid: false } : { showgrid: false }),
       yaxis: axis("Rows", { domain: counts ? [0, 0.28] : [0, 1] }),

@@ -88,6 +88,18 @@ def parse(key: str) -> Metric | None:
     return Metric(part, name, statistic or "", bool(personal))
 
 
+def better(key: str) -> str:
+    """Which values of a metric are better: "max", "min", or nothing where none is.
+
+    >>> better("test_accuracy"), better("personal_f1"), better("train_loss"), better("density")
+    ('max', 'max', 'min', '')
+    """
+    metric, plain = parse(key), key.removeprefix("personal_")
+    if plain == "f1" or (metric is not None and metric.higher):
+        return "max"
+    return "min" if metric or key in COUNTERS or plain in ("recovery_error", "violation") else ""
+
+
 def number(value: Any) -> float:
     """A value of a log as a float; NaN for null, infinity and what is not a number.
 

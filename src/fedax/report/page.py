@@ -12,15 +12,17 @@ from string import Template
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.report.metrics import STRUCTURE, parse, text
+from fedax.report.markup import best, cell, swatch
+from fedax.report.metrics import STRUCTURE, parse
 from fedax.report.pictures import embed, payload
+from fedax.report.protocol_table import protocol_tables
 from fedax.report.runs import Run
 from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
 from fedax.report.sweeps import read_sweep
-from fedax.report.words import summary, title, warnings
+from fedax.report.words import obstacles, summary, title, warnings
 
-PALETTE = 8  # colours of style.css
 REPORT = "report.html"
+SCRIPTS = ("target.js", "charts.js", "script.js")
 
 
 def write(folder: Path, run_folders: Iterable[Path]) -> Path:
@@ -48,17 +50,22 @@ def page(runs: list[Run], folder: Path) -> str:
     from plotly.offline import get_plotlyjs
 
     found = groups(runs)
+    comparable, labels = not obstacles(found), [group.runs[0].label for group in found]
+    protocol = protocol_tables(found, comparable=comparable)
     return Template(_own("template.html")).substitute(
         title=escape(title(runs)),
         style=_own("style.css"),
         setting=escape(summary(runs)),
         warnings=_warnings(warnings(found)),
-        table=_table(found),
+        table=_table(found, comparable),
+        protocol=protocol,
+        clients_title="Personal models" if protocol else "Client by client",
+        clients_hidden="" if protocol else "hidden",
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
         versions=_fields(found, lambda name: name.startswith("versions.")),
-        data=embed(payload(found) | {"sweep": read_sweep(folder, [group.runs[0].label for group in found])}),
+        data=embed(payload(found) | {"comparable": comparable, "sweep": read_sweep(folder, labels)}),
         plotly=get_plotlyjs(),
-        script=_own("charts.js") + _own("script.js"),
+        script="".join(map(_own, SCRIPTS)),
     )
 
 
@@ -73,18 +80,17 @@ def _warnings(sentences: list[str]) -> str:
     return f'<section class="warning" role="status"><h2>Please note</h2><ul>{items}</ul></section>'
 
 
-def _table(found: list[Group]) -> str:
-    """The summary, with the best finished value of each column in bold."""
+def _table(found: list[Group], comparable: bool) -> str:
+    """The summary, with the best finished value of each column in bold if the runs can be compared."""
     lines = rows(found)
     titles = columns(lines)
     over = "".join(
         f'<th scope="colgroup" colspan="{len(list(keys))}">{kind}</th>' for kind, keys in groupby(titles, _kind)
     )
     heads = "".join(f'<th scope="col">{escape(_head(key, titles[key]))}</th>' for key in titles)
-    best = {
-        key: _best(key, [line for line, group in zip(lines, found, strict=True) if group.finished]) for key in titles
-    }
-    body = "".join(_line(i, line, best) for i, line in enumerate(lines))
+    judged = [line for line, group in zip(lines, found, strict=True) if comparable and group.finished]
+    bold = {key: best(key, [line[key].mean for line in judged if key in line]) for key in titles}
+    body = "".join(_line(i, line, bold) for i, line in enumerate(lines))
     return (
         '<table class="summary"><thead>'
         f'<tr><td></td>{over}<td colspan="2"></td></tr>'
@@ -105,33 +111,20 @@ def _head(key: str, title: str) -> str:
     return short(metric) if metric else title
 
 
-def _line(place: int, line: dict[str, Any], best: dict[str, str | None]) -> str:
+def _line(place: int, line: dict[str, Any], bold: dict[str, str | None]) -> str:
     cells = ""
-    for key in best:
+    ended = line["status"] == "finished"
+    for key in bold:
         value = line.get(key)
-        shown = text(key, value.mean, value.std) if isinstance(value, Spread) else "–"
-        mean, plus, std = shown.partition(" ± ")
-        won = f"<strong>{mean}</strong>" if mean == best[key] else mean
-        cells += f"<td>{won}{f' <small>± {std}</small>' if plus else ''}</td>"
-    swatch = f'<span class="swatch c{place % PALETTE}"></span>'
-    ended = "" if line["status"] == "finished" else ' class="unfinished"'
+        mean, std = value[:2] if isinstance(value, Spread) else (None, None)
+        cells += cell(key, mean, std, bold[key] if ended else None)
+    alert = "" if ended else ' class="unfinished"'
     status = line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"
     reached = "–" if line["round"] is None else line["round"]
     return (
-        f'<tr><th scope="row">{swatch}{escape(line["algorithm"])}</th>{cells}'
-        f"<td>{reached}</td><td{ended}>{escape(status)}</td></tr>"
+        f'<tr><th scope="row">{swatch(place)}{escape(line["algorithm"])}</th>{cells}'
+        f"<td>{reached}</td><td{alert}>{escape(status)}</td></tr>"
     )
-
-
-def _best(key: str, lines: list[dict[str, Any]]) -> str | None:
-    """The best value of a column as printed; none if all are the same."""
-    values = [line[key].mean for line in lines if key in line and line[key].mean == line[key].mean]
-    metric = parse(key)
-    neither = key.removeprefix("personal_") in ("density", "rank")  # the truth's own is the best
-    if neither or len({text(key, value) for value in values}) < 2:
-        return None
-    higher = key.endswith("f1") or (metric is not None and metric.higher)
-    return text(key, max(values) if higher else min(values))
 
 
 def _fields(found: list[Group], wanted: Callable[[str], bool]) -> str:

@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from fedax.report.metrics import AXES, COUNTERS, number, parse
+from fedax.report.metrics import AXES, COUNTERS, better, number, parse
+from fedax.report.partition import partitions
+from fedax.report.personal import alone, by_client
 from fedax.report.runs import Run
 from fedax.report.summary import Group
 from fedax.report.words import stop
@@ -19,11 +21,11 @@ def payload(groups: list[Group]) -> dict[str, Any]:
     """Everything the script draws; see script.js for the other side."""
     curves = [_curve(group) for group in groups]
     return {
-        "groups": [{"label": group.label, "runs": len(group.runs)} for group in groups],
+        "groups": [{"label": group.label, "runs": len(group.runs), "finished": group.finished} for group in groups],
         "axes": {axis: title for axis, title in AXES.items() if any(axis in curve["x"] for curve in curves)},
         "measures": measures(key for curve in curves for key in curve["y"]),
         "curves": curves,
-        "partitions": _partitions(groups),
+        "partitions": partitions(groups),
         "clients": [_client_values(i, run) for i, group in enumerate(groups) for run in group.runs],
     }
 
@@ -38,10 +40,13 @@ def measures(keys: Iterable[str]) -> list[dict[str, Any]]:
     metrics = {key: metric for key in names if (metric := parse(key))}
     found: dict[str, dict[str, Any]] = {}
     for key, metric in sorted(metrics.items(), key=lambda item: item[1].order):
-        of = found.setdefault(metric.title, {"title": metric.title, "percent": metric.name == "accuracy"})
-        of["personal" if metric.personal else "shared"] = key
+        about = {"title": metric.title, "percent": metric.name == "accuracy", "better": better(key)}
+        found.setdefault(metric.title, about)["personal" if metric.personal else "shared"] = key
     others = [key for key in names if key not in metrics]
-    plain = [{"title": key.replace("_", " ").capitalize(), "shared": key, "percent": False} for key in others]
+    plain = [
+        {"title": key.replace("_", " ").capitalize(), "shared": key, "percent": False, "better": better(key)}
+        for key in others
+    ]
     return [*found.values(), *plain]
 
 
@@ -85,24 +90,37 @@ def _thin(rounds: list[int]) -> list[int]:
     return rounds if every <= 1 else [*rounds[:-1:every], rounds[-1]]
 
 
-def _partitions(groups: list[Group]) -> list[dict[str, Any]]:
-    """The distinct ways the data were dealt out, each with the runs that share it."""
-    found: dict[str, dict[str, Any]] = {}
-    for group in groups:
-        for run in group.runs:
-            told = {key: run.clients.get(key) for key in ("names", "label_counts", "rows")}
-            if isinstance(told["rows"], dict) or isinstance(told["label_counts"], list):
-                of = found.setdefault(json.dumps(told), told | {"labels": [], "seeds": []})
-                of["labels"].append(group.label)
-                of["seeds"].append(run.seed)
-    for of in found.values():
-        seeds = ", ".join(dict.fromkeys("?" if seed is None else str(seed) for seed in of.pop("seeds")))
-        of["title"] = f"{', '.join(dict.fromkeys(of.pop('labels')))}; seed {seeds}"
-    return list(found.values())
-
-
 def _client_values(group: int, run: Run) -> dict[str, Any]:
-    """The final metrics of a run client by client: for each, the shared and the personal values."""
+    """A run's metrics client by client: at each of its moments, for each metric, the values of every model."""
+    kept = by_client(run)
+    names = run.clients.get("names")
+    about = {
+        "group": group,
+        "seed": "unknown" if run.seed is None else str(run.seed),
+        "names": names if isinstance(names, list) else [],
+    }
+    if kept is None:
+        return about | {"alone": False, "joined": [], "unseen": [], "moments": _final_values(run)}
+    moments = {
+        name: {"round": moment.round, "metrics": _by_title(moment.values)} for name, moment in kept.moments.items()
+    }
+    who = {"alone": alone(kept), "joined": kept.joined.tolist(), "unseen": kept.unseen.tolist()}
+    return about | who | {"moments": moments}
+
+
+def _by_title(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for model, parts in values.items():
+        for part, metrics in parts.items():
+            for name, per_client in metrics.items():
+                if metric := parse(f"{part}_{name}"):
+                    of = found.setdefault(metric.title, {"percent": metric.name == "accuracy"})
+                    of[model] = [number(value) for value in per_client.tolist()]
+    return found
+
+
+def _final_values(run: Run) -> dict[str, dict[str, Any]]:
+    """The last moment of a run that kept its final metrics only."""
     values = run.clients.get("values")
     found: dict[str, dict[str, Any]] = {}
     for part, metrics in (values if isinstance(values, dict) else {}).items():
@@ -111,13 +129,7 @@ def _client_values(group: int, run: Run) -> dict[str, Any]:
             if metric and isinstance(per_client, list):
                 of = found.setdefault(metric.title, {"percent": metric.name == "accuracy"})
                 of["personal" if metric.personal else "shared"] = [number(value) for value in per_client]
-    names = run.clients.get("names")
-    return {
-        "group": group,
-        "seed": "unknown" if run.seed is None else str(run.seed),
-        "names": names if isinstance(names, list) else [],
-        "metrics": found,
-    }
+    return {"last": {"round": run.round, "metrics": found}} if found else {}
 
 
 def embed(data: Any) -> str:

@@ -30,27 +30,89 @@
     if (options.length < 2 && label) label.hidden = true;
   }
 
+  const goals = {}; // the reader's targets, by measure
   function drawCurves() {
+    const place = element("curve-measure").value, measure = data.measures[place];
+    const goal = goals[place] ?? target.usual(data, measure);
     const choice = {
-      shown, measure: data.measures[element("curve-measure").value], axis: element("curve-axis").value,
+      shown, measure, axis: element("curve-axis").value, goal: goal === null ? null : goal / (measure.percent ? 100 : 1),
       log: element("curve-log").getAttribute("aria-pressed") === "true",
     };
     draw("curves", charts.curves(data, choice, view()));
-    element("curves").setAttribute("aria-label", `${choice.measure.title} against ${data.axes[choice.axis]}`);
+    element("curves").setAttribute("aria-label", `${measure.title} against ${data.axes[choice.axis]}`);
+    element("target-part").hidden = goal === null;
+    if (goal !== null) showCosts(measure, goal);
+  }
+
+  function cell(kind, words, more) {
+    const made = Object.assign(document.createElement(kind), more);
+    made.append(...[words].flat());
+    return made;
+  }
+
+  /* Row for row what each model had spent when it met the target; the least of a column is bold. */
+  function showCosts(measure, goal) {
+    const input = element("target"), unit = measure.percent ? " %" : "";
+    if (document.activeElement !== input) input.value = goal;
+    input.step = measure.percent ? 1 : 10 ** (Math.floor(Math.log10(Math.abs(goal) || 1)) - 1);
+    element("target-name").textContent = `${measure.title}${unit && ", %"}`;
+    const lines = target.costs(data, measure, goal).filter((line) => shown[line.group]);
+    const met = lines.filter((line) => line.at >= 0);
+    const least = Object.keys(data.axes).map((_, i) => {
+      const spent = met.map((line) => line.spent[i]).filter((value) => value !== null);
+      return data.comparable && new Set(spent).size > 1 ? Math.min(...spent) : null;
+    });
+    const rows = lines.map((line) => {
+      const label = data.groups[line.group].label + (line.whose === "personal" ? ", personal" : "");
+      const swatch = cell("span", [], { className: `swatch c${line.group % 8}` });
+      const head = cell("th", [swatch, label], { scope: "row" });
+      if (line.at >= 0) {
+        return cell("tr", [head, ...line.spent.map((value, i) => {
+          const words = value === null ? "–" : target.count(value);
+          return cell("td", value !== null && value === least[i] ? cell("strong", words) : words);
+        })]);
+      }
+      const near = line.near === null ? "" : `; its best is ${Number(line.near.toPrecision(4))}${unit}`;
+      return cell("tr", [head, cell("td", `not reached${near}`, { colSpan: line.spent.length, className: "unfinished" })]);
+    });
+    element("target-rows").replaceChildren(...rows);
+    element("target-caption").textContent =
+      `Until ${measure.title.toLowerCase()} is ${goal}${unit} or better: reached by ${met.length} of ${lines.length}`;
   }
 
   function drawClients() {
-    const title = element("client-measure").value;
-    const percent = data.clients.some((run) => run.metrics[title]?.percent);
-    const choice = { shown, title, percent, seed: element("client-seed").value };
+    const title = element("client-measure").value, chosen = element("client-method").value;
+    const moments = data.clients.flatMap((run) => Object.values(run.moments));
+    const choice = {
+      shown, title, percent: moments.some((moment) => moment.metrics[title]?.percent),
+      seed: element("client-seed").value, clients: element("client-group").value, moment: element("moment").value,
+      method: chosen === "" ? null : Number(chosen),
+    };
+    document.querySelectorAll("[data-moment]").forEach((of) => (of.hidden = of.dataset.moment !== choice.moment));
     const both = charts.scatter(data, choice, view());
     element("scatter-figure").hidden = !both;
+    element("sorted-caption").textContent = choice.method === null
+      ? "Clients from worst to best, each model by itself" : "Clients from worst to best, a client's models above each other";
+    element("client-note").textContent = clientNote(choice);
     draw("sorted", charts.sorted(data, choice, view()));
     if (both) draw("scatter", both);
   }
 
+  function clientNote(choice) {
+    const run = data.clients.find((one) => one.group === choice.method && one.seed === choice.seed);
+    const moment = run && (run.moments[choice.moment] ?? run.moments.last);
+    if (choice.method === null) return "";
+    const label = data.groups[choice.method].label, of = moment?.metrics[choice.title];
+    if (!of) return `${label} left no values of its clients with this seed.`;
+    const at = moment.round === null ? "" : `${label} at round ${moment.round}. `;
+    if (!of.personal) return `${at}It has no personal models: clients use the shared one.`;
+    return of.shared ? at : `${at}It has no shared model: every client trains alone.`;
+  }
+
   function drawPartition() {
-    draw("partition", charts.partition(data.partitions[element("partition-choice").value], view()));
+    const of = data.partitions[element("partition-choice").value];
+    draw("partition", charts.partition(of, view()));
+    element("partition-words").textContent = of.words;
   }
 
   function drawSweep() {
@@ -95,14 +157,37 @@
       drawCurves();
     });
     for (const id of ["curve-measure", "curve-axis"]) element(id).addEventListener("change", drawCurves);
+    const heads = Object.values(data.axes).map((title) => cell("th", title, { scope: "col" }));
+    element("target-heads").append(...heads);
+    element("target").addEventListener("input", (event) => {
+      const given = event.target.valueAsNumber;
+      if (Number.isFinite(given)) goals[element("curve-measure").value] = given;
+      else delete goals[element("curve-measure").value];
+      drawCurves();
+    });
+    element("target").addEventListener("blur", drawCurves);
   }
 
   function setUpClients() {
-    const titles = [...new Set(data.clients.flatMap((run) => Object.keys(run.metrics)))].sort();
-    const seeds = [...new Set(data.clients.filter((run) => Object.keys(run.metrics).length).map((run) => run.seed))];
+    const runs = data.clients.filter((run) => Object.keys(run.moments).length);
+    const moments = runs.flatMap((run) => Object.values(run.moments));
+    const titles = [...new Set(moments.flatMap((moment) => Object.keys(moment.metrics)))].sort();
+    const methods = [...new Set(runs.map((run) => run.group))];
+    const own = runs.find((run) => !run.alone && Object.values(run.moments.last.metrics).some((of) => of.personal));
+    const has = (clients) => runs.some((run) => clients === "unseen" ? run.unseen.includes(true)
+      : run.joined.some((at, i) => !run.unseen[i] && (at === 0 || Object.values(run.moments).some((m) => at > m.round))));
+    const groups = { all: "all that train", joined: "those that took part", unseen: "held out from training" };
     fill(element("client-measure"), titles.map((title) => [title, title]));
-    fill(element("client-seed"), seeds.map((seed) => [seed, seed]));
-    for (const id of ["client-measure", "client-seed"]) element(id).addEventListener("change", drawClients);
+    fill(element("client-seed"), [...new Set(runs.map((run) => run.seed))].map((seed) => [seed, seed]));
+    fill(element("client-method"), [...methods.map((i) => [i, data.groups[i].label]), ["", "all that are shown"]]);
+    element("client-method").value = own ? own.group : "";
+    fill(element("client-group"), Object.entries(groups).filter(([name]) => name === "all" || has(name)));
+    const kept = Object.entries({ chosen: "round chosen on validation rows", last: "last round" });
+    fill(element("moment"), kept.filter(([name]) => runs.some((run) => run.moments[name])));
+    for (const id of ["client-measure", "client-seed", "client-method", "client-group", "moment"]) {
+      element(id).addEventListener("change", drawClients);
+    }
+    element("moment-part").hidden = element("client-pictures").hidden = false;
   }
 
   function setUpPartition() {
@@ -127,7 +212,7 @@
   }
 
   const evaluated = data.measures.length > 0;
-  const measured = data.clients.some((run) => Object.keys(run.metrics).length);
+  const measured = data.clients.some((run) => Object.keys(run.moments).length);
   section("methods-section", evaluated || measured, setUpMethods, () => {});
   section("curves-section", evaluated, setUpCurves, drawCurves);
   section("sweep-section", data.sweep?.methods.length, setUpSweep, drawSweep);

@@ -8,6 +8,9 @@ from typing import Any
 from fedax.report.runs import Run
 from fedax.report.summary import Group, differing, setting
 
+#: Fields that say what is being solved: runs that differ here have nothing in common to compare.
+PROBLEM = ("data", "model", "problem")
+
 
 def title(runs: list[Run]) -> str:
     """The experiment's name, else its algorithms."""
@@ -125,10 +128,29 @@ def stop(run: Run) -> str:
 
 
 def incomparable(groups: list[Group]) -> list[str]:
-    """The fields besides the algorithm in which groups differ."""
-    known = [setting(group.runs[0]) for group in groups if group.runs[0].experiment]
+    """Why runs cannot be compared, and what else differs besides the algorithm."""
+    apart, care = obstacles(groups), _differences(groups)
+    rest = {field: shown for field, shown in care.items() if field not in apart}
+    said = [("These runs cannot be compared, for their data or models are not the same", apart)] if apart else []
+    if rest:
+        said.append(("These runs differ in more than the algorithm, so compare them with care", rest))
+    return [f"{why}: {', '.join(f'{field} ({shown})' for field, shown in fields.items())}." for why, fields in said]
+
+
+def obstacles(groups: list[Group]) -> dict[str, str]:
+    """The fields of the data, the model or the loss in which groups differ, with their values: the numbers of such
+    runs do not measure the same thing."""
+    return {field: shown for field, shown in _differences(groups).items() if field.split(".")[0] in PROBLEM}
+
+
+def _differences(groups: list[Group]) -> dict[str, str]:
+    """The fields besides the algorithm in which groups differ, with their values."""
+    known = [setting(group.runs[0]) | _drawn(group) for group in groups if group.runs[0].experiment]
     fields = [field for field in differing(known) if not field.startswith("algorithm.")]
-    if not fields:
-        return []
-    shown = ", ".join(f"{f} ({', '.join(dict.fromkeys(str(one.get(f)) for one in known))})" for f in fields)
-    return [f"These runs differ in more than the algorithm, so compare them with care: {shown}."]
+    return {field: ", ".join(dict.fromkeys(str(one.get(field)) for one in known)) for field in fields}
+
+
+def _drawn(group: Group) -> dict[str, Any]:
+    """The seeds that the data were drawn with: runs of other seeds share them, or they are another federation."""
+    seeds = dict.fromkeys(str(seed) for run in group.runs if (seed := run.get("data", "seed")) is not None)
+    return {"data.seed": " and ".join(seeds)} if seeds else {}

@@ -34,7 +34,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.best: Snapshot | None = None
-        self._score = -np.inf
+        self.score = -np.inf
 
     def see(self, round: int, server: Any, metrics: Metrics) -> None:
         """Compare a round that was just evaluated with the best so far."""
@@ -42,9 +42,9 @@ class Watch:
         if judged is None:
             return
         score = judged["accuracy"].overall if "accuracy" in judged else -judged["loss"].overall
-        if score > self._score:
+        if score > self.score:
             # a copy: the compiled rounds reuse the memory of what they are given
-            self._score, self.best = score, Snapshot(round, jax.tree.map(jnp.copy, server), dict(metrics))
+            self.score, self.best = float(score), Snapshot(round, jax.tree.map(jnp.copy, server), dict(metrics))
 
 
 def moments(run: Simulation) -> Clients:
@@ -56,7 +56,7 @@ def moments(run: Simulation) -> Clients:
         found["chosen"] = found["last"] if chosen.round == last.round else _moment(run, chosen)
     whole = run.whole
     joined = np.zeros(whole.clients, np.int64)
-    joined[run.seen] = run.joined
+    joined[run.seen] = run.joined[: len(run.seen)]  # of clients made as needed, those that are shown
     unseen = np.zeros(whole.clients, bool)
     unseen[run.unseen] = True
     rows = {part: whole.part(part).count for part in ("train", "validation", "test")}
@@ -79,7 +79,7 @@ def _moment(run: Simulation, at: Snapshot) -> Moment:
     local = localised(algorithm, run.steps, at.round)
     if local is not None:
         for part, meter in run.meters.items():
-            note("localised", part, run.seen, meter.personal(local, at.server, run.state.clients, run.data))
+            note("localised", part, run.seen, meter.personal(local, at.server, run.state.clients, run.measured))
     if run.newcomers is not None:
         new = run.newcomers
         state = new.join(algorithm, at.server, at.round)

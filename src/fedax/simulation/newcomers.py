@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
@@ -59,9 +58,8 @@ class Newcomers:
         self.mesh = Mesh(np.array(jax.devices()[: self.executor.devices]), ("clients",))
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, seed)
         self.engine.seed = jax.random.fold_in(self.engine.seed, _PURPOSE)
-        ranges = (federation.train.start, federation.train.count, steps)
         self.problem, self.x0 = problem, x0
-        self.data = self.engine.place(Data(arrays, *(jnp.asarray(a, jnp.int32) for a in ranges)))
+        self.data = self.engine.place(Data.of(arrays, federation.train, steps))
         batched = 1 if self.executor.name == "looped" else self.executor.chunk
         self.meters = {
             name: Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed)

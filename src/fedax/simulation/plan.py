@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from fedax.data.federation import Federation
+from fedax.data.lazy import Lazy
 from fedax.errors import FedaxError, unknown
 from fedax.local import Plan
 from fedax.randomness import Sampling
 
 
 def make_plan(
-    federation: Federation,
+    federation: Federation | Lazy,
     rounds: int,
     cohort: int | None,
     local_steps: int | None,
@@ -37,7 +38,7 @@ def make_plan(
     if cohort is not None and cohort > clients:
         raise FedaxError(f"cohort={cohort} is larger than the federation of {clients} clients")
     if (empty := np.flatnonzero(count < 1)).size:
-        raise FedaxError(f"client {federation.names[int(empty[0])]} has no training rows")
+        raise FedaxError(f"client {int(empty[0])} has no training rows")
     if local_epochs is None:
         steps = np.full(clients, 1 if local_steps is None else local_steps, np.int64)
     else:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import json
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,24 +21,29 @@ from jax.sharding import Mesh
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.data.federation import Federation
+from fedax.data.lazy import Lazy
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.evaluation import Measurement, Meter, smoothness, summary
 from fedax.evaluation.protocol import Clients
 from fedax.evaluation.structure import personal_structure, prox_gradient, structure, truth_of
 from fedax.local import Client, Data, cost
 from fedax.problem import Problem
+from fedax.simulation.checkpoints import STATES, Checkpoints, fingerprint
 from fedax.simulation.debug import DebugEngine
-from fedax.simulation.engine import Engine
+from fedax.simulation.engine import Engine, State
 from fedax.simulation.executors import choose
 from fedax.simulation.moments import Watch, moments
 from fedax.simulation.newcomers import Newcomers, hold_out
 from fedax.simulation.plan import check_positive, make_plan
-from fedax.simulation.result import HISTORY, History, Result, unwrap
+from fedax.simulation.result import HISTORY, History, Result, unwrap, write_whole
+from fedax.simulation.store import FileSlots, MemorySlots, Packing, Store, byte_count, readable
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
 _SAID: set[str] = set()  # advice is given once
 EXECUTORS = ("auto", "batched", "looped", "debug")
+CHECKPOINTS = "checkpoints"
+STATE_BUDGET = "2GiB"
 
 
 class Simulation:
@@ -47,7 +55,7 @@ class Simulation:
     def __init__(
         self,
         problem: Problem,
-        federation: Federation,
+        federation: Federation | Lazy,
         algorithm: Algorithm,
         *,
         rounds: int,
@@ -68,6 +76,9 @@ class Simulation:
         unseen: float = 0.0,
         join_steps: int | None = None,
         protocol: bool | None = None,
+        state_budget: str | int | None = None,
+        checkpoint_every: float | None = None,
+        resume: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         if not isinstance(seed, int | np.integer) or seed < 0:
@@ -80,13 +91,19 @@ class Simulation:
             raise unknown("executor", executor, EXECUTORS)
         if not isinstance(algorithm, Algorithm):
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-        self.whole, (self.seen, self.unseen) = federation, hold_out(federation.clients, unseen, int(seed))
-        federation = self.whole.subset(self.seen) if len(self.unseen) else self.whole
+        self.whole = federation.shown_clients if isinstance(federation, Lazy) else federation
+        if isinstance(federation, Lazy) and unseen:
+            raise FedaxError(f"unseen is {unseen}: clients that are made as they are needed cannot be held out")
+        self.seen, self.unseen = hold_out(self.whole.clients, unseen, int(seed))
+        trained = self.whole.subset(self.seen) if len(self.unseen) else federation
         work: Any = (batch_size, sampling, weighted)
-        plan, steps = make_plan(federation, rounds, cohort, local_steps, local_epochs, *work)
+        plan, steps = make_plan(trained, rounds, cohort, local_steps, local_epochs, *work)
         self.protocol = algorithm.personalised or len(self.unseen) > 0 if protocol is None else protocol
-        self.watch, self.joined = Watch(), np.zeros(federation.clients, np.int64)
-        self.problem, self.federation, self.algorithm, self.plan = problem, federation, algorithm, plan
+        self.watch, self.joined = Watch(), np.zeros(trained.clients, np.int64)
+        self.problem, self.algorithm, self.plan = problem, algorithm, plan
+        self.rows_of = trained.train.count
+        self.federation: Federation = trained.shown_clients if isinstance(trained, Lazy) else trained
+        self.shown = dataclasses.replace(plan, clients=self.federation.clients)  # as the clients that are evaluated
         self.rounds, self.eval_every, self.seed, self.on_progress = rounds, eval_every, int(seed), on_progress
         self.out, self.zero_below = None if out is None else Path(out), zero_below
         x0 = self._first_parameters()
@@ -97,18 +114,18 @@ class Simulation:
         mesh = Mesh(np.array(jax.devices()[: self.executor.devices]), ("clients",))
         made = DebugEngine if self.executor.name == "debug" else Engine
         self.engine: Engine = made(problem, plan, self.executor, mesh, self.seed)
-        self.data: Data = self.engine.place(
-            Data(
-                {k: jnp.asarray(a) for k, a in federation.arrays.items()},
-                jnp.asarray(federation.train.start, jnp.int32),
-                jnp.asarray(federation.train.count, jnp.int32),
-                jnp.asarray(steps, jnp.int32),
-            )
+        self.measured: Data = self.engine.place(
+            Data.of(self.federation.arrays, self.federation.train, steps[: self.federation.clients])
         )
+        self.data = self.measured
+        if isinstance(trained, Lazy):
+            self.data = self.engine.place(Data.of({}, trained.train, steps, trained.make))
         self.meters = self._meters(eval_on, mesh, size(x0))
         self.steps = steps
         self.cost = cost(Client(problem, plan, self.data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0)
-        self.x0, self.state = x0, self.engine.start(algorithm, x0)
+        self.x0 = x0
+        self.store = self._store(state_budget)
+        self.state = self.engine.start(algorithm, x0, self.store)
         self.newcomers: Newcomers | None = None
         if len(self.unseen):
             visits = max(1, round(rounds * plan.cohort / plan.clients))
@@ -116,19 +133,75 @@ class Simulation:
             each = join_steps or (None if passes else (local_steps or 1) * visits)
             late = self.whole.subset(self.unseen)
             theirs = make_plan(late, rounds, None, each, passes, *work)
-            arrays = self.data.arrays
+            arrays = self.measured.arrays
             self.newcomers = Newcomers(problem, late, *theirs, arrays, list(self.meters), x0, self.seed)
         self.history = History()
         self.per_client: dict[str, dict[str, Measurement]] = {}
         self.by_client: Clients | None = None  # known when the run is over
         self.gradients = self.floats_up = self.floats_down = 0
         self._good: Any = None  # the shared model of the last evaluation
-        advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, plan, self.data, x0))
+        advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, self.shown, self.measured, x0))
         if advice is not None and advice not in _SAID:
             _SAID.add(advice)
             log.warning(advice)
-        if self.out is not None:
+        self.seconds = 0.0
+        self.checkpoints: Checkpoints | None = None
+        if checkpoint_every is not None:
+            if self.out is None:
+                raise FedaxError("checkpoint_every needs out, a directory for the checkpoints")
+            self.checkpoints = Checkpoints(self, self.out / CHECKPOINTS, checkpoint_every)
+        if self.out is not None and not resume:
             self._claim(self.out)
+        if resume:
+            self._go_on()
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """What makes this run the one it is."""
+        return fingerprint(self)
+
+    def _go_on(self) -> None:
+        """Continue from the last checkpoint; without one, from the start."""
+        if self.checkpoints is None or self.out is None:
+            raise FedaxError("resume needs out and checkpoint_every: the directory and the pace of the checkpoints")
+        self.out.mkdir(parents=True, exist_ok=True)
+        if not self.checkpoints.load():
+            log.info("%s has no checkpoint: the run starts over", self.out)
+            self.checkpoints.clear()
+        rows = "".join(json.dumps(row) + "\n" for row in self.history)
+        write_whole(self.out / HISTORY, rows.encode())
+        if self.history and self.history[-1]["round"] == self.state.round:
+            self._measure()
+
+    def resume(self, server: Any, rows: Store, about: dict[str, Any], joined: Any) -> None:
+        """Take over what a checkpoint holds."""
+        clients = self.state.clients
+        took = np.flatnonzero(rows.table >= 0)
+        if isinstance(clients, Store):
+            if clients is not rows:
+                for part in np.array_split(took, 1 + len(took) // 4096):
+                    clients.put(part, rows.take(part))
+        elif len(took):
+            states = rows.take(took)
+            clients = self.engine.place(jax.tree.map(lambda s, v: s.at[took].set(v), clients, states))
+        self.state = State(jax.tree.map(jnp.copy, server), clients, int(about["round"]))
+        self.history, self.joined, self.seconds = History(about["history"]), joined, float(about["seconds"])
+        self.gradients, self.floats_up, self.floats_down = about["counters"]
+
+    def _store(self, budget: str | int | None) -> Store | None:
+        """Where clients' states are kept: None for the devices, else in memory, else in a file; by need."""
+        packing = Packing(self.algorithm.client_init(self.x0))
+        limit = byte_count(STATE_BUDGET if budget is None else budget)
+        plan = self.plan
+        if plan.cohort * packing.size > limit:
+            need, asked = readable(plan.cohort * packing.size), readable(limit)
+            raise FedaxError(f"state_budget is {asked}: the states of one cohort of {plan.cohort} clients need {need}")
+        if self.executor.name == "debug" or plan.clients * packing.size * self.executor.devices <= limit:
+            return None
+        if min(plan.clients, self.rounds * plan.cohort) * packing.size <= limit:
+            return Store(packing, plan.clients, MemorySlots(packing.size))
+        folder = Path(tempfile.mkdtemp(prefix="fedax-")) if self.out is None else self.out / CHECKPOINTS
+        return Store(packing, plan.clients, FileSlots(folder / STATES, packing.size))
 
     def _first_parameters(self) -> Vector:
         sample = {k: jnp.asarray(a[:2]) for k, a in self.federation.arrays.items()}
@@ -152,13 +225,13 @@ class Simulation:
     def _meters(self, eval_on: Sequence[str] | None, mesh: Mesh, parameters: int) -> dict[str, Meter]:
         if eval_on is None:
             eval_on = [part for part in ("validation", "test") if self.federation.part(part).count.sum()] or ["train"]
-        batched = 1 if self.executor.name == "looped" else max(1, min(64, self.plan.clients // mesh.devices.size))
+        batched = 1 if self.executor.name == "looped" else max(1, min(64, self.shown.clients // mesh.devices.size))
         meters = {}
         for name in eval_on:
             rows = self.federation.part(name)
             if not rows.count.sum():
                 raise FedaxError(f"eval_on names {name!r}, but no client has {name} rows")
-            meters[name] = Meter(self.problem, self.plan, mesh, rows.start, rows.count, batched, self.engine.seed)
+            meters[name] = Meter(self.problem, self.shown, mesh, rows.start, rows.count, batched, self.engine.seed)
         return meters
 
     def _claim(self, out: Path) -> None:
@@ -167,17 +240,22 @@ class Simulation:
         out.mkdir(parents=True, exist_ok=True)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        started = time.perf_counter()
-        if not self.history:
-            yield self._record(started)
+        self.begin()
+        done = self.history[-1]["round"] if self.history else -1
+        if self.state.round != done and (self.state.round % self.eval_every == 0 or self.state.round == self.rounds):
+            yield self._record()
         pace = 1
         while self.state.round < self.rounds:
             target = min(self.rounds, (self.state.round // self.eval_every + 1) * self.eval_every)
             while self.state.round < target:
                 pace = self._segment(min(pace, target - self.state.round))
-            yield self._record(started)
+            yield self._record()
         if self.protocol and self.by_client is None:
             self.by_client = moments(self)
+
+    def begin(self) -> None:
+        """Start the clock, or let it go on."""
+        self._began = time.perf_counter() - self.seconds
 
     def _segment(self, rounds: int) -> int:
         """Run some rounds; returns how many to run next, for about half a second between signs of life."""
@@ -190,6 +268,9 @@ class Simulation:
         self._account(before, self.state.round)
         if not good:
             raise self._diverged(self.state.round + 1, "met NaN or infinity", self.result)
+        self.seconds = time.perf_counter() - self._began
+        if self.checkpoints is not None and self.checkpoints.due():
+            self.checkpoints.save()
         if self.on_progress is not None:
             self.on_progress(self.state.round)
         spent = time.perf_counter() - began
@@ -216,17 +297,29 @@ class Simulation:
             self.joined[cohort[self.joined[cohort] == 0]] = r
         who = cohorts.ravel()
         traffic = np.array([self.algorithm.traffic(r) for r in range(first, last)], int).sum(0)
-        rows, steps = self.federation.train.count[who], self.steps[who]
+        rows, steps = self.rows_of[who], self.steps[who]
         self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
         self.floats_up += self.cost.up * self.plan.cohort * int(traffic[1])
         self.floats_down += self.cost.down * self.plan.cohort * int(traffic[0])
 
-    def _record(self, started: float) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
+        row = self._measure()
+        row["seconds"] = round(time.perf_counter() - self._began, 3)
+        if self.protocol:
+            self.watch.see(self.state.round, self.state.server, self.per_client)
+        self.history.append(row)
+        if self.out is not None:
+            with (self.out / HISTORY).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        return row
+
+    def _measure(self) -> dict[str, Any]:
+        """Evaluate the models as they are now; a loss that is not finite raises."""
         row: dict[str, Any] = {"round": self.state.round}
         model = unwrap(self.algorithm.model(self.state.server))
         for part, meter in self.meters.items():
             if self.algorithm.shared:
-                found = meter.shared(model, self.data)
+                found = meter.shared(model, self.measured)
                 row |= summary(f"{part}_", found)
                 self.per_client[part] = found
                 if self.problem.regularizer is not None:
@@ -235,12 +328,11 @@ class Simulation:
                     )
             if self.algorithm.personalised:
                 now = self.algorithm.at(Context(round=self.state.round, steps=self.plan.max_steps))
-                own = meter.personal(now, self.state.server, self.state.clients, self.data)
+                own = meter.personal(now, self.state.server, self.state.clients, self.measured)
                 row |= summary(f"personal_{part}_", own)
                 self.per_client[f"personal_{part}"] = own
         row |= self._structure(model)
         row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
-        row["seconds"] = round(time.perf_counter() - started, 3)
         if not all(np.isfinite(value) for value in row.values()):
             # finite parameters so large that the loss is not: the model to keep is that of the last evaluation
             kept = self.result
@@ -249,12 +341,6 @@ class Simulation:
                 kept.info["rounds"] = self.history[-1]["round"]
             raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
         self._good = jax.device_get(model)
-        if self.protocol:
-            self.watch.see(self.state.round, self.state.server, self.per_client)
-        self.history.append(row)
-        if self.out is not None:
-            with (self.out / HISTORY).open("a") as file:
-                file.write(json.dumps(row) + "\n")
         return row
 
     def _structure(self, model: Any) -> dict[str, float]:
@@ -266,9 +352,9 @@ class Simulation:
         row: dict[str, float] = {}
         if self.algorithm.shared:
             row |= structure(psi, jax.device_get(model), truth, self.zero_below)
-            row["prox_gradient"] = prox_gradient(self.problem, self.plan, self.data, Vector(model))
+            row["prox_gradient"] = prox_gradient(self.problem, self.shown, self.measured, Vector(model))
         if self.algorithm.personalised:
-            own = unwrap(jax.device_get(self.engine.personal(self.algorithm, self.state, self.data)))
+            own = unwrap(self._own_models())
             found = personal_structure(psi, own, truth, self.zero_below)
             row |= {f"personal_{key}": value for key, value in found.items()}
         return row
@@ -285,13 +371,28 @@ class Simulation:
             "executor": self.executor.name,
             "devices": self.executor.devices,
             "chunk": self.executor.chunk,
+            "states": "devices" if self.store is None else type(self.store.slots).__name__,
         }
         model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
         return Result(self.history, model, personal, self.whole.clients, info, self.by_client)
 
+    def finish(self, result: Result) -> None:
+        """Save the result, if there is a directory for it; checkpoints have done their service."""
+        if self.out is not None:
+            result.save(self.out)
+        if self.checkpoints is not None:
+            self.checkpoints.clear()
+        elif self.store is not None and isinstance(self.store.slots, FileSlots):
+            self.store.slots.path.unlink(missing_ok=True)
+
+    def _own_models(self) -> Any:
+        """The own models of the clients that are evaluated, stacked."""
+        who = np.arange(self.shown.clients)
+        return jax.device_get(self.engine.personal(self.algorithm, self.state, self.data, who))
+
     def _personal_models(self) -> Any:
         """Every client's own model, stacked; those held out join now."""
-        models = jax.device_get(self.engine.personal(self.algorithm, self.state, self.data))
+        models = self._own_models()
         if self.newcomers is not None:
             new = self.newcomers
             late = new.join(self.algorithm, self.state.server, self.state.round)
@@ -301,7 +402,9 @@ class Simulation:
         return unwrap(models)
 
 
-def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any) -> Result:
+def simulate(
+    problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, *, rounds: int, **options: Any
+) -> Result:
     """Run a method on a federation and return its history and models.
 
     rounds: communication rounds, at least 1.
@@ -317,7 +420,9 @@ def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, 
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
     unseen: share of clients held out from training; when it is over they join, by the method's own rule.
     join_steps: local steps of theirs; as many as the others took on average unless given.
-    protocol: whether to end with `result.clients`, every client's metrics with the shared, the localised and its own
+    state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
+    checkpoint_every: seconds between two checkpoints in `out`; None for none. resume: go on from the last one there.
+    protocol: whether to end with `result.by_client`, every client's metrics with the shared, the localised and its own
         model; by default where there are personal models or unseen clients.
     on_progress: called with the number of rounds done, about twice a second.
 
@@ -332,13 +437,12 @@ def simulate(problem: Problem, federation: Federation, algorithm: Algorithm, *, 
     for _ in simulation:
         pass
     result = simulation.result
-    if simulation.out is not None:
-        result.save(simulation.out)
+    simulation.finish(result)
     return result
 
 
 def stream(
-    problem: Problem, federation: Federation, algorithm: Algorithm, *, rounds: int, **options: Any
+    problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, *, rounds: int, **options: Any
 ) -> Iterator[dict[str, Any]]:
     """`simulate`, yielding each evaluated round's row as it is reached.
 
@@ -350,5 +454,4 @@ def stream(
     """
     simulation = Simulation(problem, federation, algorithm, rounds=rounds, **options)
     yield from simulation
-    if simulation.out is not None:
-        simulation.result.save(simulation.out)
+    simulation.finish(simulation.result)

@@ -58,17 +58,17 @@ class Packing:
         self.shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
         self.ends = np.cumsum([leaf.nbytes for leaf in leaves], dtype=np.int64)
         self.size = int(self.ends[-1]) if leaves else 0
-        self.first = self.pack(jax.tree.map(lambda a: np.asarray(a)[None], state))[0]
+        self.first = self.pack([leaf[None] for leaf in leaves])[0]
 
     def pack(self, states: Any) -> Bytes:
         """Stacked states as rows."""
         leaves = [np.ascontiguousarray(np.asarray(leaf)) for leaf in jax.tree.leaves(states)]
         parts = [leaf.reshape(len(leaf), -1).view(np.uint8) for leaf in leaves]
-        return np.concatenate(parts, axis=1) if parts else np.zeros((0, 0), np.uint8)
+        return np.concatenate(parts, axis=1) if parts else np.zeros((1, 0), np.uint8)
 
     def unpack(self, rows: Bytes) -> Any:
         """Rows as stacked states."""
-        parts = np.split(rows, self.ends[:-1], axis=1)
+        parts = np.split(rows, self.ends[:-1], axis=1) if self.shapes else []
         leaves = [
             np.ascontiguousarray(part).view(dtype).reshape(len(rows), *shape)
             for part, (shape, dtype) in zip(parts, self.shapes, strict=True)
@@ -109,17 +109,15 @@ class FileSlots:
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
 
     def _map(self, slots: Index, mode: Any) -> Any:
         need = int(slots.max(initial=-1)) + 1
-        have = self.path.stat().st_size // self.size
+        have = self.path.stat().st_size // self.size if self.path.exists() else 0
         if need > have:
             if mode == "r":
                 raise FedaxError(f"{self.path} is truncated: it holds {have} rows of clients' states, not {need}")
-            _grow(self.path, max(need, have * 3 // 2) * self.size)
-            have = self.path.stat().st_size // self.size
+            have = max(need, have * 3 // 2)
+            _grow(self.path, have * self.size)
         return np.memmap(self.path, np.uint8, mode, shape=(have, self.size))
 
     def read(self, slots: Index) -> Bytes:
@@ -139,7 +137,8 @@ class FileSlots:
 
 def _grow(path: Path, size: int) -> None:
     """Allocate the blocks of a file: a full disk is an error now, and not a bus error on a mapped page later."""
-    with path.open("rb+") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
         else:

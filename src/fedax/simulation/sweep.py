@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from fedax.data.federation import Federation
 from fedax.errors import DivergedError, FedaxError
 from fedax.problem import Problem
 from fedax.simulation.engine import State
+from fedax.simulation.moments import Metrics
 from fedax.simulation.result import Result
 from fedax.simulation.run import Simulation
 
@@ -66,6 +66,31 @@ def sweep(
     >>> [round(float(r.model), 2) for r in results]
     [3.83, 4.0]
     """
+    found = side_by_side(
+        problem, federation, algorithms, rounds=rounds, eval_every=eval_every, on_progress=on_progress, **options
+    )
+    return [result for result, _ in found]
+
+
+def side_by_side(
+    problem: Problem,
+    federation: Federation,
+    algorithms: Sequence[Algorithm],
+    *,
+    rounds: int,
+    eval_every: int = 1,
+    on_progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> list[tuple[Result, Metrics]]:
+    """`sweep`, with every client's metrics of its last evaluation beside each result.
+
+    >>> import numpy as np, jax.numpy as jnp, fedax
+    >>> mean = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2) / 2, init=lambda key: jnp.zeros(()))
+    >>> clients = fedax.Federation.from_clients([{"x": np.float32([1, 3])}, {"x": np.float32([6])}])
+    >>> [(result, metrics)] = side_by_side(mean, clients, [fedax.FedAvg(lr=0.5)], rounds=30, eval_every=30)
+    >>> metrics["train"]["loss"].values.round(2)  # at the shared 4: (3^2 + 1^2) / 4 and 2^2 / 2
+    array([2.5, 2. ])
+    """
     kinds = {jax.tree.structure(algorithm) for algorithm in algorithms}
     if len(kinds) != 1:
         raise FedaxError(f"a sweep takes settings of one method that differ in numbers alone, not {len(kinds)} kinds")
@@ -74,7 +99,7 @@ def sweep(
     first = Simulation(
         problem, federation, algorithms[0], rounds=rounds, eval_every=eval_every, **{"protocol": False, **options}
     )
-    results: list[Result] = []
+    results: list[tuple[Result, Metrics]] = []
     for begin in range(0, len(algorithms), LANES):
         part = algorithms[begin : begin + LANES]
         say = None if on_progress is None else _shifted(on_progress, begin * rounds, len(part))
@@ -88,7 +113,7 @@ def _shifted(say: Callable[[int], None], done: int, lanes: int) -> Callable[[int
 
 def _side_by_side(
     first: Simulation, algorithms: Sequence[Algorithm], say: Callable[[int], None] | None
-) -> list[Result]:
+) -> list[tuple[Result, Metrics]]:
     runs = [first.fork(algorithm) for algorithm in algorithms]
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *algorithms)
     starts = [first.engine.start(algorithm, first.x0) for algorithm in algorithms]
@@ -97,8 +122,9 @@ def _side_by_side(
     lanes = State(*state)
     alive = np.ones(len(runs), bool)
     stopped: dict[int, int] = {}
-    began = time.perf_counter()
-    _record(runs, lanes, alive, stopped, began)
+    for run in runs:
+        run.begin()
+    _record(runs, lanes, alive, stopped)
     for target in _targets(first.rounds, first.eval_every):
         while lanes.round < target:
             count = min(target - lanes.round, first.engine.segment)
@@ -112,7 +138,7 @@ def _side_by_side(
             lanes = State(server, clients, lanes.round + count)
             if say is not None:
                 say(lanes.round)
-        alive = _record(runs, lanes, alive, stopped, began)
+        alive = _record(runs, lanes, alive, stopped)
         if not alive.any():
             break
     for lane, run in enumerate(runs):
@@ -120,7 +146,7 @@ def _side_by_side(
     results = [run.result for run in runs]
     for lane, round in stopped.items():
         results[lane].info["diverged"] = round
-    return results
+    return [(result, run.per_client) for result, run in zip(results, runs, strict=True)]
 
 
 def _targets(rounds: int, every: int) -> Iterator[int]:
@@ -133,13 +159,13 @@ def _lane(lanes: State, lane: int) -> State:
     return State(server, clients, lanes.round)
 
 
-def _record(runs: list[Simulation], lanes: State, alive: Any, stopped: dict[int, int], began: float) -> Any:
+def _record(runs: list[Simulation], lanes: State, alive: Any, stopped: dict[int, int]) -> Any:
     """Evaluate every lane that is alive; one whose loss is no number ends here."""
     alive = alive.copy()
     for lane in np.flatnonzero(alive).tolist():
         runs[lane].state = _lane(lanes, lane)
         try:
-            runs[lane]._record(began)
+            runs[lane]._record()
         except DivergedError as error:
             alive[lane] = False
             stopped[lane] = error.round

@@ -1,0 +1,296 @@
+"""The adviser: estimates against constants known exactly, proposals against the theorems, and the commands."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import Lasso
+
+import fedax
+from fedax.cli import invoke
+from fedax.cli.theory import to_toml
+from fedax.errors import FedaxError
+from fedax.experiments import read
+from fedax.regularizers import L1, SquaredL2
+from fedax.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
+from fedax.theory.bounds import proposition_2_1, theorem_3_1
+from fedax.theory.pictures import PICTURES
+from fedax.theory.pooled import largest
+
+GRID = Path(__file__).parent.parent / "benchmarks" / "results" / "fedac_a9a.csv"
+FLOWERS = """
+rounds = 20
+local_steps = 4
+batch_size = 5
+data = { name = "iris", partition = { name = "ByLabel", clients = 3, labels = 2 } }
+model = { name = "logistic" }
+problem.regularizer = { name = "SquaredL2", strength = 0.01, on = "all" }
+[[algorithm]]
+name = "FedAvg"
+lr = 9.0
+label = "the first"
+[[algorithm]]
+name = "SCAFFOLD"
+lr = 0.25
+"""
+
+
+def known(**values):
+    """Constants without doubt."""
+    given = {"L": 1.0, "mu": 0.01, "sigma": 1.0, "zeta": 0.0, "B": 2.0, "Delta": 1.0, "G": 5.0} | values
+    flags = {"convex": given.pop("convex", True), "smooth": given.pop("smooth", True)}
+    return Constants(**{k: Estimate(v, v, v, "known") for k, v in given.items()}, **flags)
+
+
+def quadratics(seed=0, clients=5, rows=6, dimension=4):
+    """f(x; row) = (x - b)' A_i (x - b) / 2: every constant from linear algebra."""
+    rng = np.random.default_rng(seed)
+    made, curvatures = [], []
+    for _ in range(clients):
+        q, _ = np.linalg.qr(rng.normal(size=(dimension, dimension)))
+        A = q @ np.diag(rng.uniform(0.5, 3.0, dimension)) @ q.T
+        curvatures.append(A)
+        made.append(
+            {"A": np.tile(A, (rows, 1, 1)), "b": rng.normal(size=(rows, dimension)) + rng.normal(size=dimension)}
+        )
+
+    def loss(x, batch):
+        d = x - batch["b"]
+        return jnp.mean(jnp.einsum("ni,nij,nj->n", d, batch["A"], d)) / 2
+
+    problem = fedax.Problem(loss=loss, init=lambda key: jnp.zeros(dimension))
+    return problem, fedax.Federation.from_clients(made), np.array(curvatures), np.array([m["b"] for m in made])
+
+
+def test_the_estimates_are_the_constants(x64):
+    problem, federation, A, b = quadratics()
+    batch = 2
+    found = estimate(problem, federation, batch_size=batch)
+    best = np.linalg.solve(A.sum(0), np.einsum("nij,nkj->i", A, b) / b.shape[1])
+    mean = A.mean(0)
+    assert found.convex
+    assert found.smooth
+    assert found.L.value == pytest.approx(max(np.linalg.eigvalsh(a).max() for a in A), rel=1e-3)
+    least = np.linalg.eigvalsh(mean).min()
+    assert found.mu.low <= least * (1 + 1e-9)
+    assert found.mu.value == pytest.approx(least, rel=0.02)
+    assert found.B.value == pytest.approx(np.linalg.norm(best), rel=1e-4)
+
+    def height(x):
+        d = x - b
+        return np.einsum("nki,nij,nkj->", d, A, d) / 2 / b[..., 0].size
+
+    assert found.Delta.value == pytest.approx(height(0 * best) - height(best), rel=1e-4)
+    noise = np.einsum("nij,nkj->nki", A, b - b.mean(1, keepdims=True))  # a row's gradient minus its client's: any x
+    assert found.sigma.value == pytest.approx(math.sqrt((noise**2).sum(2).mean() / batch), rel=1e-4)
+    points = (0 * best, best, best / 2)
+    apart = max(
+        np.linalg.norm(A[i] @ (x - b[i].mean(0)) - np.mean([A[j] @ (x - b[j].mean(0)) for j in range(5)], 0))
+        for i in range(5)
+        for x in points
+    )
+    assert found.zeta.value == pytest.approx(apart, rel=1e-4)
+    for shown in found.shown().values():
+        assert shown.low <= shown.value <= shown.high
+
+
+def test_the_estimates_of_a_lower_bound_instance():
+    made = lower_bound_instance(L=2.0, B=4.0, sigma=0.5, clients=4, local_steps=4, rounds=10, zeta=1.5)
+    found = estimate(made.problem, made.federation, batch_size=1)
+    assert found.L.value == pytest.approx(2.0, rel=1e-3)
+    assert found.sigma.value == pytest.approx(0.5, rel=1e-3)
+    assert found.zeta.value == pytest.approx(1.5, rel=1e-3)
+    assert found.B.value == pytest.approx(np.linalg.norm(made.start), rel=1e-3)
+    assert found.convex
+
+
+def test_a_ridge_penalty_is_a_floor_under_mu_and_belongs_to_l():
+    problem, federation, A, _ = quadratics()
+    ridge = fedax.Problem(loss=problem._batch_loss, init=problem._init, regularizer=SquaredL2(0.7, on="all"))
+    found = estimate(ridge, federation)
+    assert found.mu.value == 0.7
+    assert found.mu.high == pytest.approx(np.linalg.eigvalsh(A.mean(0)).min() + 0.7, rel=0.02)
+    assert found.L.value == pytest.approx(max(np.linalg.eigvalsh(a).max() for a in A) + 0.7, rel=1e-3)
+    assert found.sigma.value == 0
+
+
+def test_the_minimiser_of_a_lasso_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 8))
+    y = x @ np.array([2.0, -1, 0, 0, 0, 0, 0, 0]) + 0.1 * rng.normal(size=60)
+    problem = fedax.Problem((lambda key, x: jnp.zeros(8), lambda w, x: x @ w), loss="squared", regularizer=L1(0.2))
+    found = estimate(problem, fedax.Federation.from_clients([{"x": x, "y": y}]))
+    w = Lasso(alpha=0.2, fit_intercept=False, tol=1e-12).fit(x, y).coef_
+    assert found.B.value == pytest.approx(np.linalg.norm(w), rel=1e-3)
+    assert not found.smooth
+    proposed = {p.method: p for p in advise(found, Work(1, 1, 4, 50))}
+    assert "FedDualAvg" in proposed
+    assert "the regularizer has no gradient" in proposed["FedAvg"].unmet
+
+
+def test_negative_curvature_is_seen():
+    problem = fedax.Problem(loss=lambda x, b: jnp.mean(b["a"] * jnp.cos(x)), init=lambda key: jnp.zeros(()) + 0.3)
+    found = estimate(problem, fedax.Federation.from_clients([{"a": np.ones(4)}]), batch_size=1)
+    assert not found.convex
+    assert found.mu.value == 0
+    assert found.L.value == pytest.approx(1, rel=0.01)
+    ac = {p.method: p for p in advise(found, Work(1, 1, 2, 50))}
+    assert "the loss is not convex: negative curvature was seen" in ac["FedAc"].unmet
+    assert ac["FedAvg"].bound.theorem == "Theorem 2.22"
+
+
+def test_power_iteration_gives_the_largest_in_size():
+    value, error = largest(lambda v: jnp.array([1.0, -4.0, 2.0]) * v, jnp.zeros(3))
+    assert value == pytest.approx(-4, rel=1e-3)
+    assert error < 1e-2
+
+
+def test_proposals_are_the_theorems_own():
+    constants, work = known(zeta=0.5), Work(n=8, m=8, K=5, R=40)
+    found = {p.method: p for p in advise(constants, work)}
+    expected = proposition_2_1(L=1.0, B=2.0, sigma=1.0, zeta=0.5, M=8, K=5, R=40)
+    assert found["FedAvg"].settings == {"lr": expected.lr}
+    assert found["FedAvg"].bound == expected
+    assert found["FedAvg"].unmet == ()
+    ac = theorem_3_1(L=1.0, mu=0.01, sigma=1.0, potential=1.02, M=8, K=5, R=40)
+    assert found["FedAc"].settings == {"lr": ac.lr, "mu": 0.01}
+    assert found["FedAc"].unmet == ("clients differ (zeta = 0.5): the theorem is for clients alike",)
+    for proposal in found.values():
+        fedax.algorithms.build(proposal.method, **{k: v for k, v in proposal.settings.items() if k != "lr"}, lr=0.1)
+        assert proposal.bound.dominant in proposal.bound.terms
+        assert proposal.local_steps >= 1
+    assert "FedDualAvg" not in found  # without a regularizer it is FedAvg
+
+
+def test_without_strong_convexity_fedac_is_anchored():
+    found = advise(known(mu=0.0), Work(n=8, m=8, K=5, R=40), ["FedAc"])[0]
+    assert found.settings["augment"] is True
+    assert found.bound.theorem == "Theorem B.21"
+
+
+def test_the_most_local_steps_keep_the_bound_within_twice():
+    constants, work = known(sigma=0.02), Work(n=64, m=64, K=4, R=256)
+    found = advise(constants, work, ["FedAvg"])[0]
+
+    def bound(steps):
+        return proposition_2_1(L=1.0, B=2.0, sigma=0.02, M=64, K=steps, R=1024 // steps).total
+
+    assert bound(found.local_steps) <= 2 * bound(1)
+    assert found.local_steps == 1024 or bound(2 * found.local_steps) > 2 * bound(1)
+    with_difference = advise(known(sigma=0.02, zeta=3.0), work, ["FedAvg"])[0]
+    assert with_difference.local_steps < found.local_steps
+
+
+def test_a_partial_cohort_is_said():
+    found = advise(known(), Work(n=8, m=2, K=5, R=40), ["FedAvg"])[0]
+    assert found.unmet == ("2 of 8 clients take part: the theorem is for all of them",)
+
+
+def test_bad_input_is_one_sentence():
+    with pytest.raises(FedaxError, match="unknown method with a theorem 'SCAFFOLD'"):
+        advise(known(), Work(1, 1, 1, 1), ["SCAFFOLD"])
+    with pytest.raises(FedaxError, match=r"APFL: mu is 0\.0: APFL's Theorem 2 needs a strongly convex problem"):
+        advise(known(mu=0.0), Work(2, 2, 1, 10), ["APFL"])
+    problem, federation, *_ = quadratics()
+    with pytest.raises(FedaxError, match="a Federation in memory, not on a list"):
+        estimate(problem, [])
+    with pytest.raises(FedaxError, match="batch_size must be a whole number from 1 on, not 0"):
+        estimate(problem, federation, batch_size=0)
+
+
+def test_advise_prints_applies_and_runs(tmp_path, capsys):
+    file = tmp_path / "flowers.toml"
+    file.write_text(FLOWERS)
+    assert invoke(["advise", str(file), "--apply"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("sigma", "Proposition 2.1", "most local steps", "flowers-advised.toml"):
+        assert words in shown
+    before, after = read(file), read(tmp_path / "flowers-advised.toml")
+    first, second = after.algorithm
+    assert 0 < first.options["lr"] < 1
+    assert second.options == before.algorithm[1].options  # no theorem here, and so left as it was
+    assert first.label == "the first"
+    assert after.model_copy(update={"algorithm": before.algorithm}) == before
+    assert invoke(["advise", str(file), "--apply"]) == 2
+    assert "already exists: choose another with --out" in capsys.readouterr().err
+    assert invoke(["advise", str(file), "--out", "x.toml"]) == 2
+    assert "it goes with --apply" in capsys.readouterr().err
+
+
+def test_a_method_without_a_theorem_has_nothing_to_apply(tmp_path, capsys):
+    file = tmp_path / "one.toml"
+    file.write_text(FLOWERS.replace('name = "FedAvg"', 'name = "FedDyn"\nalpha = 0.1'))
+    assert invoke(["advise", str(file), "--apply"]) == 2
+    assert "has a theorem to apply: FedAvg, FedAc, FedDeper" in capsys.readouterr().err
+    assert not (tmp_path / "one-advised.toml").exists()
+
+
+def test_toml_comes_back_as_it_was():
+    table = {
+        "rounds": 3,
+        "on": True,
+        "x": [1, 2.5, "a\\b\n"],
+        "deep": {"er": {"name": "ü", "odd key": 1e-30}},
+        "algorithm": [{"name": "A", "lr": {"kind": "inverse-time", "initial": 0.1}}, {"name": "B"}],
+    }
+    assert tomllib.loads(to_toml(table)) == table
+
+
+def test_theory_draws_a_picture(tmp_path, capsys):
+    path = tmp_path / "bounds.svg"
+    assert invoke(["theory", "bounds", "--out", str(path)]) == 0
+    assert "FedAc, A3.2" in capsys.readouterr().out
+    assert path.read_text().lstrip().startswith("<?xml")
+    assert invoke(["theory", "biass", "--out", str(path)]) == 2
+    assert "did you mean 'bias'" in capsys.readouterr().err
+    assert invoke(["theory", "bounds", "--out", str(tmp_path / "bounds.gif")]) == 2
+    assert "must end in .svg, .png or .pdf" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("FEDAX_DATA", "/nowhere")) / "a9a").is_dir(), reason="a9a is not below FEDAX_DATA"
+)
+def test_on_a9a_fedacs_proposal_is_within_a_factor_of_10_of_the_best_of_the_grid():
+    start = np.random.RandomState(1).randn(123).astype(np.float32)  # as in benchmarks/fedac_a9a.py
+    problem = fedax.Problem(
+        (lambda key, x: jnp.asarray(start), lambda w, x: x @ w),
+        loss="logistic",
+        regularizer=SquaredL2(1e-3, on="all"),
+    )
+    federation = fedax.data.load("a9a", partition=fedax.data.Homogeneous(16), split=None)
+    constants = estimate(problem, federation, batch_size=1)
+    cells: dict[tuple[int, int], dict[float, list[float]]] = {}
+    for row in csv.DictReader(GRID.read_text().splitlines()):
+        if row["method"] == "FedAc-I":
+            cell = cells.setdefault((int(row["clients"]), int(row["steps"])), {})
+            cell.setdefault(float(row["lr"]), []).append(float(row["best"]))
+    assert len(cells) == 12
+    for (M, K), cell in cells.items():
+        lr = advise(constants, Work(n=M, m=M, K=K, R=4096 // K), ["FedAc"])[0].settings["lr"]
+        means = {rate: np.mean(values) for rate, values in cell.items()}
+        best = min(means, key=means.get)
+        assert best / 10 < lr < 10 * best, (M, K)
+        near = min(means, key=lambda rate: abs(math.log(rate / lr)))
+        assert means[near] < 10 * means[best], (M, K)
+
+
+def test_the_documentations_pictures_and_snippets(capsys):
+    docs = Path(__file__).parent.parent / "docs"
+    text = (docs / "theory.md").read_text()
+    commands = re.findall(r"`fedax theory (\w+) --out docs/(theory/[\w.]+)`", text)
+    assert [name for name, _ in commands] == list(PICTURES)
+    assert re.findall(r"!\[[^]]+\]\(([^)]+)\)", text) == [file for _, file in commands]
+    assert all((docs / file).is_file() for _, file in commands)
+    with jax.enable_x64(True):
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            exec(block.replace('jax.config.update("jax_enable_x64", True)', ""), {})
+    assert len(capsys.readouterr().out.splitlines()) == 2
