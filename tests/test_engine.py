@@ -476,3 +476,45 @@ def test_bad_problems_and_methods_stop_before_any_work(tmp_path, digits):
     with pytest.raises(fedax.FedaxError, match="already holds something"):
         run(fedax.FedAvg(lr=0.1), out=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+# -- how a round went --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["batched", "looped", "debug"])
+def test_drift_and_diversity_are_those_of_the_clients_changes(executor, x64):
+    """With full gradients a FedAvg client's change is -lr K grad f_i(x) on a linear problem with K = 1."""
+    federation = regression()
+    result = run(
+        fedax.FedAvg(lr=0.1), federation, rounds=1, local_steps=1, batch_size=None, executor=executor, eval_every=1
+    )
+    sent = []
+    for i in range(federation.clients):
+        c = federation.client(i)
+        sent.append(0.1 * c["x"].T @ c["y"] / len(c["y"]))  # at x = 0
+    sent = np.array(sent)
+    square = np.mean(np.sum(sent**2, axis=1))
+    row = result.history[-1]
+    assert row["drift"] == pytest.approx(np.sqrt(square), rel=1e-5)
+    assert row["diversity"] == pytest.approx(square / np.sum(sent.mean(0) ** 2), rel=1e-5)
+    assert row["residual"] == 0
+    assert "drift" not in result.history[0]
+
+
+@pytest.mark.parametrize("executor", ["batched", "looped", "debug"])
+def test_the_residual_is_how_far_clients_states_moved(executor):
+    states = []
+    for rounds in (2, 3):
+        simulation = fedax.simulation.Simulation(
+            LEAST_SQUARES, regression(), fedax.SCAFFOLD(lr=0.05), rounds=rounds, local_steps=2, executor=executor
+        )
+        rows = list(simulation)
+        states.append(np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(simulation.state.clients)]))
+    moved = np.sqrt(np.mean(np.sum((states[1] - states[0])[0] ** 2, axis=1)))
+    assert rows[-1]["residual"] == pytest.approx(moved, rel=1e-4)
+
+
+def test_clients_that_agree_have_diversity_one():
+    same = fedax.Federation.from_clients([{"x": np.ones((4, 6)), "y": np.ones(4)}] * 3)
+    result = run(fedax.FedAvg(lr=0.01), same, rounds=2, local_steps=2, batch_size=None)
+    assert result.history[-1]["diversity"] == pytest.approx(1, rel=1e-5)

@@ -91,6 +91,7 @@ class Checkpoints:
         arrays |= {"table": self._rows.table, "joined": run.joined}
         about: dict[str, Any] = {
             "round": run.state.round,
+            "signs": None if run.state.signs is None else np.asarray(run.state.signs, np.float64).tolist(),
             "rows": self._rows.checksum(),
             "history": list(run.history),
             "seconds": run.seconds,

@@ -16,6 +16,7 @@ from fedax.algorithms.base import Algorithm, Context
 from fedax.errors import DivergedError, FedaxError
 from fedax.local import Client, Data, alike
 from fedax.simulation.engine import Engine, State, finite
+from fedax.simulation.executors import signs, squares
 from fedax.vectors import zeros
 
 
@@ -26,6 +27,7 @@ class DebugEngine(Engine):
         who = self.cohorts(state.round, 1)[0]
         message = algorithm.broadcast(state.server)
         total: Any = None
+        measured: Any = 0.0
         weight_sum = 0.0
         changed: dict[int, Any] = {}
         for number in who.tolist():
@@ -34,6 +36,7 @@ class DebugEngine(Engine):
             weight = float(data.count[number]) if self.plan.weighted else 1.0
             total = zeros(upload) if total is None else total
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
+            measured = measured + weight * squares(upload, changed[number], before)
             weight_sum += weight
         mean = jax.tree.map(lambda t: t / jnp.asarray(weight_sum, t.dtype), total)
         plan = self.plan
@@ -44,7 +47,7 @@ class DebugEngine(Engine):
         clients = state.clients
         for number, new in changed.items():
             clients = jax.tree.map(lambda s, v, n=number: s.at[n].set(v), clients, new)
-        return State(updated, clients, state.round + 1), True
+        return State(updated, clients, state.round + 1, signs(mean, measured / weight_sum)), True
 
     def _one(self, algorithm: Algorithm, message: Any, state: Any, number: int, round: int, data: Data) -> Any:
         where = {"step": -1}

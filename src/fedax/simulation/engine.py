@@ -23,7 +23,7 @@ from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.local import Client, Data, Plan, alike
 from fedax.problem import Problem
-from fedax.simulation.executors import Executor, cohort_program
+from fedax.simulation.executors import Executor, cohort_program, signs
 from fedax.simulation.store import Store
 
 SEGMENT = 64  # rounds that one call of the program may run
@@ -36,6 +36,7 @@ class State:
     server: Any
     clients: Any  #: every client's state, stacked on the devices, or a `Store`
     round: int = 0
+    signs: Any = None  #: drift, diversity and residual of the last round
 
     def take(self, who: Any) -> Any:
         """The states of some clients, stacked."""
@@ -93,8 +94,8 @@ class Engine:
         """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
         if isinstance(state.clients, Store):
             return self._stored(algorithm, state, state.clients, min(rounds, self.segment), data)
-        server, clients, alive, done = self.run(algorithm, state, np.True_, rounds, data)
-        return State(server, clients, state.round + int(done)), bool(alive)
+        server, clients, alive, done, signs = self.run(algorithm, state, np.True_, rounds, data)
+        return State(server, clients, state.round + int(done), signs), bool(alive)
 
     def _stored(self, algorithm: Any, state: State, store: Store, rounds: int, data: Data) -> tuple[State, bool]:
         """Rounds whose cohort's states come from a store and go back to it."""
@@ -102,15 +103,15 @@ class Engine:
         program = self.problem.program(("round", self.plan, self.executor, self.mesh), build)
         who = self.cohorts(state.round, self.segment)[:rounds]
         spare = self.executor.places - self.plan.cohort
-        server = state.server
+        server, signs = state.server, state.signs
         for r, cohort in enumerate(who, state.round):
             here = np.pad(cohort, (0, spare))
-            updated, new, good = program(algorithm, server, store.take(here), here, r, self.seed, data)
+            updated, new, good, seen = program(algorithm, server, store.take(here), here, r, self.seed, data)
             if not bool(good):
-                return State(server, store, r), False
+                return State(server, store, r, signs), False
             store.put(cohort, jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
-            server = updated
-        return State(server, store, state.round + rounds), True
+            server, signs = updated, seen
+        return State(server, store, state.round + rounds, signs), True
 
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
@@ -130,17 +131,17 @@ def _cohorts(clients: int, cohort: int) -> Any:
 
 
 def _round(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
-    """round(algorithm, server, states, here, round, seed, data) -> server, the cohort's states, all finite?"""
+    """round(algorithm, server, states, here, round, seed, data) -> server, the cohort's states, all finite?, signs."""
     cohort = cohort_program(problem, plan, executor, mesh)
     taking_part = np.arange(executor.places) < plan.cohort
 
     def a_round(algorithm: Any, server: Any, states: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
         share = data.count[here] if plan.weighted else 1
         weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
-        upload, new = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
+        upload, new, measured = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
         ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
         updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
-        return updated, new, finite((updated, new))
+        return updated, new, finite((updated, new)), signs(upload, measured)
 
     return a_round
 
@@ -150,7 +151,8 @@ def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any
 
 
 def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
-    """run(algorithm, server, clients, alive, who, first, count, seed, data) -> server, clients, alive, good rounds.
+    """run(algorithm, server, clients, alive, who, first, count, seed, data)
+    -> server, clients, alive, good rounds, the last one's signs.
 
     With `lanes`, algorithm, server, clients and alive have a leading axis: a grid of settings of one method goes
     through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
@@ -161,11 +163,11 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
 
     def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
         states = jax.tree.map(lambda s: s[here], clients)
-        updated, new, good = a_round(algorithm, server, states, here, round, seed, data)
+        updated, new, good, seen = a_round(algorithm, server, states, here, round, seed, data)
         good = alive & good
         at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
         clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
-        return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good
+        return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good, seen
 
     side_by_side = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None)) if lanes else one
 
@@ -174,11 +176,15 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
         algorithm: Any, server: Any, clients: Any, alive: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
     ) -> Any:
         def body(carry: Any) -> Any:
-            r, server, clients, alive, done = carry
-            server, clients, alive = side_by_side(algorithm, server, clients, alive, who[r], first + r, seed, data)
-            return r + 1, server, clients, alive, jnp.where(alive, r + 1, done)
+            r, server, clients, alive, done, last = carry
+            server, clients, alive, seen = side_by_side(
+                algorithm, server, clients, alive, who[r], first + r, seed, data
+            )
+            last = jnp.where(jnp.expand_dims(alive, -1), seen, last)
+            return r + 1, server, clients, alive, jnp.where(alive, r + 1, done), last
 
-        start = (jnp.int32(0), server, clients, alive, jnp.zeros(jnp.shape(alive), jnp.int32))
+        shape = jnp.shape(alive)
+        start = (jnp.int32(0), server, clients, alive, jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, 3), jnp.float32))
         return jax.lax.while_loop(lambda c: (c[0] < count) & jnp.any(c[3]), body, start)[1:]
 
     return rounds

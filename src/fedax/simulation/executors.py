@@ -66,7 +66,9 @@ def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -
 def cohort_program(
     problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, work: Callable[..., Any] = Client.work
 ) -> Callable[..., Any]:
-    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states.
+    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states, mean squares.
+
+    The mean squares are the clients' ||upload||^2 and ||change of state||^2, averaged like the uploads.
 
     work(client, algorithm, message, state) -> upload, new state is what each client does: a round, unless given.
     """
@@ -83,7 +85,8 @@ def cohort_program(
     ) -> Any:
         def one(state: Any, number: Any) -> Any:
             client = Client(problem, plan, data, number, seed, round, algorithm.composite)
-            return work(client, algorithm, message, state)
+            upload, new = work(client, algorithm, message, state)
+            return (upload, squares(upload, new, state)), new
 
         def chunk(total: Any, part: Any) -> Any:
             state, number, weight = part
@@ -105,16 +108,40 @@ def cohort_program(
         weight = weights.sum()
         if executor.devices > 1:
             total, weight = jax.lax.psum((total, weight), "clients")
-        return jax.tree.map(lambda t: t / weight.astype(t.dtype), total), new
+        mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
+        return mean, new, measured
 
     spread, same = P("clients"), P()
     return jax.shard_map(
         device,
         mesh=mesh,
         in_specs=(same, same, spread, spread, spread, same, same, same),
-        out_specs=(same, spread),
+        out_specs=(same, spread, same),
         check_vma=False,
     )
+
+
+def squares(upload: Any, new: Any, old: Any) -> jax.Array:
+    """One client's ||upload||^2 and ||change of state||^2."""
+    change = jax.tree.map(lambda a, b: a - b, new, old)
+    return jnp.stack([_square(upload), _square(change)])
+
+
+def _square(tree: Any) -> jax.Array:
+    parts = [jnp.sum(jnp.square(leaf), dtype=jnp.float32) for leaf in jax.tree.leaves(tree)]
+    return sum(parts, jnp.zeros((), jnp.float32))
+
+
+def signs(mean: Any, measured: jax.Array) -> jax.Array:
+    """How a round went: drift, diversity and residual, from the mean upload and the clients' mean squares.
+
+    drift      sqrt(mean_i ||u_i||^2): how far clients go in a round, u_i being what they send
+    diversity  mean_i ||u_i||^2 / ||mean_i u_i||^2: 1 where all agree, larger the more they differ
+    residual   sqrt(mean_i ||change of client i's state||^2): of control variates, duals, or own models
+    """
+    together = _square(mean)
+    diversity = jnp.where(together > 0, measured[0] / jnp.where(together > 0, together, 1), 1.0)
+    return jnp.stack([jnp.sqrt(measured[0]), diversity, jnp.sqrt(measured[1])])
 
 
 def _weigh(weight: jax.Array, upload: jax.Array) -> jax.Array:

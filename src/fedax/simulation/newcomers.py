@@ -79,7 +79,7 @@ class Newcomers:
         weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
         server = self.engine.place(server)
         states = jax.tree.map(lambda s: s[who], start.clients)
-        _, states = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data)
+        _, states, _ = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data)
         return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
 
     def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:

@@ -44,6 +44,7 @@ _SAID: set[str] = set()  # advice is given once
 EXECUTORS = ("auto", "batched", "looped", "debug")
 CHECKPOINTS = "checkpoints"
 STATE_BUDGET = "2GiB"
+SIGNS = ("drift", "diversity", "residual")  # how a round went, see executors.signs
 
 
 class Simulation:
@@ -184,7 +185,8 @@ class Simulation:
         elif len(took):
             states = rows.take(took)
             clients = self.engine.place(jax.tree.map(lambda s, v: s.at[took].set(v), clients, states))
-        self.state = State(jax.tree.map(jnp.copy, server), clients, int(about["round"]))
+        signs = None if about["signs"] is None else np.float32(about["signs"])
+        self.state = State(jax.tree.map(jnp.copy, server), clients, int(about["round"]), signs)
         self.history, self.joined, self.seconds = History(about["history"]), joined, float(about["seconds"])
         self.gradients, self.floats_up, self.floats_down = about["counters"]
 
@@ -332,6 +334,9 @@ class Simulation:
                 row |= summary(f"personal_{part}_", own)
                 self.per_client[f"personal_{part}"] = own
         row |= self._structure(model)
+        if self.state.signs is not None:
+            seen = np.nan_to_num(np.asarray(self.state.signs, np.float64), nan=1.0)  # squares may be beyond a float
+            row |= dict(zip(SIGNS, seen.tolist(), strict=True))
         row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
         if not all(np.isfinite(value) for value in row.values()):
             # finite parameters so large that the loss is not: the model to keep is that of the last evaluation

@@ -129,13 +129,13 @@ def _side_by_side(
         while lanes.round < target:
             count = min(target - lanes.round, first.engine.segment)
             before = alive
-            server, clients, alive, done = first.engine.run(stacked, lanes, alive, count, first.data)
+            server, clients, alive, done, signs = first.engine.run(stacked, lanes, alive, count, first.data)
             alive, done = np.asarray(alive), np.asarray(done)
             for lane, run in enumerate(runs):
                 run._account(lanes.round, lanes.round + int(done[lane]) if before[lane] else lanes.round)
                 if before[lane] and not alive[lane]:
                     stopped[lane] = lanes.round + int(done[lane]) + 1
-            lanes = State(server, clients, lanes.round + count)
+            lanes = State(server, clients, lanes.round + count, signs)
             if say is not None:
                 say(lanes.round)
         alive = _record(runs, lanes, alive, stopped)
@@ -155,8 +155,8 @@ def _targets(rounds: int, every: int) -> Iterator[int]:
 
 
 def _lane(lanes: State, lane: int) -> State:
-    server, clients = jax.tree.map(lambda a: a[lane], (lanes.server, lanes.clients))
-    return State(server, clients, lanes.round)
+    server, clients, signs = jax.tree.map(lambda a: a[lane], (lanes.server, lanes.clients, lanes.signs))
+    return State(server, clients, lanes.round, signs)
 
 
 def _record(runs: list[Simulation], lanes: State, alive: Any, stopped: dict[int, int]) -> Any:
