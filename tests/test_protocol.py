@@ -273,3 +273,14 @@ def test_a_local_run_of_ones_own_is_the_yardstick(tmp_path):
     methods = [{"name": "APFL", "lr": 0.2}, {"name": "LocalOnly", "lr": 0.05, "label": "Mine"}]
     outcome = run_experiment(experiment(algorithm=methods, seeds=[0]), tmp_path / "out")
     assert [r.label for r in outcome.runs] == ["APFL", "Mine"]
+
+
+def test_a_client_too_small_for_the_split_is_named(caplog):
+    clients = [{"y": np.zeros(20, int)}, {"y": np.zeros(2, int)}, {"y": np.zeros(1, int)}]
+    fedax.Federation.from_clients(clients, split=(0.7, 0.1, 0.2), names=["north", "south", "west"])
+    (line,) = caplog.messages
+    assert line.startswith("client 'south' has too few rows for the split (0.7, 0.1, 0.2): it gets ")
+    assert "for test; 1 more clients likewise" in line
+    caplog.clear()
+    fedax.Federation.from_clients(clients[:1], split=(0.7, 0.1, 0.2))
+    assert not caplog.messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from fedax.data.checks import (
 )
 from fedax.data.splits import PARTS, is_label, split_blocks
 from fedax.errors import FedaxError, unknown
+
+log = logging.getLogger("fedax")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +234,8 @@ def arrange(
     array([13, 10, 11, 12])
     """
     ordered, counts = split_blocks(arrays.get("y"), blocks, split, seed)
+    if split is not None:
+        _say_who_is_too_small(counts, split, names)
     order = np.concatenate(ordered)
     rows = len(next(iter(arrays.values())))
     if not np.array_equal(order, np.arange(rows)):
@@ -238,3 +243,16 @@ def arrange(
     starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     train, validation, test = (Rows(starts[:, p], counts[:, p]) for p in range(len(PARTS)))
     return Federation(arrays, train, validation, test, names)
+
+
+def _say_who_is_too_small(counts: Array, split: Split, names: tuple[str, ...]) -> None:
+    """Log which clients have too few rows for every part that the split asks for, and what the first one gets."""
+    wanted = np.array([share > 0 for share in split])
+    small = np.flatnonzero((counts[:, wanted] == 0).any(axis=1))
+    if not len(small):
+        return
+    first = int(small[0])
+    gets = ", ".join(f"{count} for {part}" for part, count in zip(PARTS, counts[first].tolist(), strict=True))
+    name = repr(names[first]) if names else first
+    others = f"; {len(small) - 1} more clients likewise" if len(small) > 1 else ""
+    log.warning("client %s has too few rows for the split %s: it gets %s%s", name, tuple(split), gets, others)
