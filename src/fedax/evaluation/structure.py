@@ -46,6 +46,9 @@ def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[s
         row["rank"] = float(np.sum(np.linalg.svd(leaves[0], compute_uv=False) > zero))
     if getattr(psi, "constraint", False):
         row["violation"] = float(psi.violation(Vector(params)))
+    if truth is not None and truth.size != flat.size and truth.size == len(truth) * flat.size:
+        rows = [structure(psi, params, own, zero) for own in truth]  # a truth a client: the mean over them
+        return {key: float(np.mean([each[key] for each in rows])) for key in rows[0]}
     if truth is not None and truth.size == flat.size:
         real = np.abs(truth.ravel()) > zero
         hits = float(np.sum(found & real))
@@ -67,6 +70,18 @@ def personal_structure(psi: Any, models: Any, truth: Array | None, zero: float) 
         one = jax.tree.map(lambda a, i=i: a[i], models)
         rows.append(structure(psi, one, truth[i] if each and truth is not None else truth, zero))
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def mean_value(psi: Any, models: Any) -> float:
+    """The mean over clients of psi at their models, which are stacked.
+
+    >>> from fedax.regularizers import L1
+    >>> mean_value(L1(0.5), np.array([[1.0, -1.0], [2.0, 0.0]]))
+    1.0
+    """
+    clients = len(jax.tree.leaves(models)[0])
+    values = [float(psi.value(Vector(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), models)))) for i in range(clients)]
+    return float(np.mean(values))
 
 
 def truth_of(info: Mapping[str, Any]) -> Array | None:

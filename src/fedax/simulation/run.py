@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 import logging
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,13 +18,12 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedax import randomness
-from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.base import Algorithm
 from fedax.data.federation import Federation
 from fedax.data.lazy import Lazy
 from fedax.errors import DivergedError, FedaxError, unknown
-from fedax.evaluation import Measurement, Meter, smoothness, summary
+from fedax.evaluation import Measurement, Meter, smoothness
 from fedax.evaluation.protocol import Clients
-from fedax.evaluation.structure import personal_structure, prox_gradient, structure, truth_of
 from fedax.local import Client, Data, cost
 from fedax.problem import Problem
 from fedax.simulation.checkpoints import STATES, Checkpoints, fingerprint
@@ -35,16 +33,15 @@ from fedax.simulation.executors import choose
 from fedax.simulation.moments import Watch, moments
 from fedax.simulation.newcomers import Newcomers, hold_out
 from fedax.simulation.plan import check_positive, make_plan
+from fedax.simulation.recording import measure
 from fedax.simulation.result import HISTORY, History, Result, unwrap, write_whole
-from fedax.simulation.store import FileSlots, MemorySlots, Packing, Store, byte_count, readable
+from fedax.simulation.store import FileSlots, Packing, Store, choose_store
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
 _SAID: set[str] = set()  # advice is given once
 EXECUTORS = ("auto", "batched", "looped", "debug")
 CHECKPOINTS = "checkpoints"
-STATE_BUDGET = "2GiB"
-SIGNS = ("drift", "diversity", "residual")  # how a round went, see executors.signs
 
 
 class Simulation:
@@ -125,7 +122,10 @@ class Simulation:
         self.steps = steps
         self.cost = cost(Client(problem, plan, self.data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0)
         self.x0 = x0
-        self.store = self._store(state_budget)
+        kept = None if self.out is None else self.out / CHECKPOINTS / STATES
+        packing = Packing(algorithm.client_init(x0))
+        copies = 0 if self.executor.name == "debug" else self.executor.devices
+        self.store = choose_store(packing, plan.clients, plan.cohort, rounds, copies, state_budget, kept)
         self.state = self.engine.start(algorithm, x0, self.store)
         self.newcomers: Newcomers | None = None
         if len(self.unseen):
@@ -189,21 +189,6 @@ class Simulation:
         self.state = State(jax.tree.map(jnp.copy, server), clients, int(about["round"]), signs)
         self.history, self.joined, self.seconds = History(about["history"]), joined, float(about["seconds"])
         self.gradients, self.floats_up, self.floats_down = about["counters"]
-
-    def _store(self, budget: str | int | None) -> Store | None:
-        """Where clients' states are kept: None for the devices, else in memory, else in a file; by need."""
-        packing = Packing(self.algorithm.client_init(self.x0))
-        limit = byte_count(STATE_BUDGET if budget is None else budget)
-        plan = self.plan
-        if plan.cohort * packing.size > limit:
-            need, asked = readable(plan.cohort * packing.size), readable(limit)
-            raise FedaxError(f"state_budget is {asked}: the states of one cohort of {plan.cohort} clients need {need}")
-        if self.executor.name == "debug" or plan.clients * packing.size * self.executor.devices <= limit:
-            return None
-        if min(plan.clients, self.rounds * plan.cohort) * packing.size <= limit:
-            return Store(packing, plan.clients, MemorySlots(packing.size))
-        folder = Path(tempfile.mkdtemp(prefix="fedax-")) if self.out is None else self.out / CHECKPOINTS
-        return Store(packing, plan.clients, FileSlots(folder / STATES, packing.size))
 
     def _first_parameters(self) -> Vector:
         sample = {k: jnp.asarray(a[:2]) for k, a in self.federation.arrays.items()}
@@ -317,27 +302,7 @@ class Simulation:
 
     def _measure(self) -> dict[str, Any]:
         """Evaluate the models as they are now; a loss that is not finite raises."""
-        row: dict[str, Any] = {"round": self.state.round}
-        model = unwrap(self.algorithm.model(self.state.server))
-        for part, meter in self.meters.items():
-            if self.algorithm.shared:
-                found = meter.shared(model, self.measured)
-                row |= summary(f"{part}_", found)
-                self.per_client[part] = found
-                if self.problem.regularizer is not None:
-                    row[f"{part}_objective"] = row[f"{part}_loss"] + float(
-                        self.problem.regularizer.value(Vector(model))
-                    )
-            if self.algorithm.personalised:
-                now = self.algorithm.at(Context(round=self.state.round, steps=self.plan.max_steps))
-                own = meter.personal(now, self.state.server, self.state.clients, self.measured)
-                row |= summary(f"personal_{part}_", own)
-                self.per_client[f"personal_{part}"] = own
-        row |= self._structure(model)
-        if self.state.signs is not None:
-            seen = np.nan_to_num(np.asarray(self.state.signs, np.float64), nan=1.0)  # squares may be beyond a float
-            row |= dict(zip(SIGNS, seen.tolist(), strict=True))
-        row |= {"gradients": self.gradients, "floats_up": self.floats_up, "floats_down": self.floats_down}
+        row = measure(self)
         if not all(np.isfinite(value) for value in row.values()):
             # finite parameters so large that the loss is not: the model to keep is that of the last evaluation
             kept = self.result
@@ -345,23 +310,7 @@ class Simulation:
                 kept.model, kept._personal = self._good, None
                 kept.info["rounds"] = self.history[-1]["round"]
             raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
-        self._good = jax.device_get(model)
-        return row
-
-    def _structure(self, model: Any) -> dict[str, float]:
-        """What a regularizer is for: sparsity, rank, feasibility, and how near to stationary."""
-        psi = self.problem.regularizer
-        if psi is None or psi.smooth:
-            return {}
-        truth = truth_of(self.federation.info)
-        row: dict[str, float] = {}
-        if self.algorithm.shared:
-            row |= structure(psi, jax.device_get(model), truth, self.zero_below)
-            row["prox_gradient"] = prox_gradient(self.problem, self.shown, self.measured, Vector(model))
-        if self.algorithm.personalised:
-            own = unwrap(self._own_models())
-            found = personal_structure(psi, own, truth, self.zero_below)
-            row |= {f"personal_{key}": value for key, value in found.items()}
+        self._good = jax.device_get(unwrap(self.algorithm.model(self.state.server)))
         return row
 
     @property
@@ -390,14 +339,14 @@ class Simulation:
         elif self.store is not None and isinstance(self.store.slots, FileSlots):
             self.store.slots.path.unlink(missing_ok=True)
 
-    def _own_models(self) -> Any:
+    def own_models(self) -> Any:
         """The own models of the clients that are evaluated, stacked."""
         who = np.arange(self.shown.clients)
         return jax.device_get(self.engine.personal(self.algorithm, self.state, self.data, who))
 
     def _personal_models(self) -> Any:
         """Every client's own model, stacked; those held out join now."""
-        models = self._own_models()
+        models = self.own_models()
         if self.newcomers is not None:
             new = self.newcomers
             late = new.join(self.algorithm, self.state.server, self.state.round)

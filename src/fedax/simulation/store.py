@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import zlib
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from fedax.errors import FedaxError
 
 Bytes = NDArray[np.uint8]
 Index = NDArray[np.int64]
+BUDGET = "2GiB"
 NONE = -1  # the slot of a client without a row
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -203,3 +205,22 @@ class Store:
         for part in np.array_split(present, max(1, -(-len(present) * self.packing.size // (64 << 20)))):
             total = zlib.crc32(self.slots.read(part).tobytes(), total)
         return total
+
+
+def choose_store(
+    packing: Packing, clients: int, cohort: int, rounds: int, copies: int, budget: str | int | None, path: Path | None
+) -> Store | None:
+    """Where clients' states are kept: None for the devices (which hold `copies` of all), else memory, else a file.
+
+    The first that fits the budget is taken; in memory only clients that take part need room.
+    """
+    limit = byte_count(BUDGET if budget is None else budget)
+    if cohort * packing.size > limit:
+        need = readable(cohort * packing.size)
+        raise FedaxError(f"state_budget is {readable(limit)}: the states of one cohort of {cohort} clients need {need}")
+    if clients * packing.size * copies <= limit:
+        return None
+    if min(clients, rounds * cohort) * packing.size <= limit:
+        return Store(packing, clients, MemorySlots(packing.size))
+    path = path or Path(tempfile.mkdtemp(prefix="fedax-")) / "states.bin"
+    return Store(packing, clients, FileSlots(path, packing.size))

@@ -1,0 +1,60 @@
+"""One evaluated round as a row of the history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from fedax.algorithms.base import Context
+from fedax.evaluation import summary
+from fedax.evaluation.structure import mean_value, personal_structure, prox_gradient, structure, truth_of
+from fedax.simulation.result import unwrap
+from fedax.vectors import Vector
+
+if TYPE_CHECKING:
+    from fedax.simulation.run import Simulation
+
+SIGNS = ("drift", "diversity", "residual")  # how a round went, see executors.signs
+
+
+def measure(run: Simulation) -> dict[str, Any]:
+    """Evaluate a run's models as they are now; each client's metrics go to `run.per_client`."""
+    row: dict[str, Any] = {"round": run.state.round}
+    algorithm, psi = run.algorithm, run.problem.regularizer
+    model = unwrap(algorithm.model(run.state.server))
+    now = algorithm.at(Context(round=run.state.round, steps=run.plan.max_steps))
+    for part, meter in run.meters.items():
+        if algorithm.shared:
+            run.per_client[part] = meter.shared(model, run.measured)
+            row |= summary(f"{part}_", run.per_client[part])
+            if psi is not None:
+                row[f"{part}_objective"] = row[f"{part}_loss"] + float(psi.value(Vector(model)))
+        if algorithm.personalised:
+            own = meter.personal(now, run.state.server, run.state.clients, run.measured)
+            run.per_client[f"personal_{part}"] = own
+            row |= summary(f"personal_{part}_", own)
+    if psi is not None and not psi.smooth:
+        row |= _structure(run, psi, model)
+    if run.state.signs is not None:
+        seen = np.nan_to_num(np.asarray(run.state.signs, np.float64), nan=1.0)  # squares may be beyond a float
+        row |= dict(zip(SIGNS, seen.tolist(), strict=True))
+    return row | {"gradients": run.gradients, "floats_up": run.floats_up, "floats_down": run.floats_down}
+
+
+def _structure(run: Simulation, psi: Any, model: Any) -> dict[str, float]:
+    """What a regularizer is for: sparsity, rank, feasibility, and how near to stationary."""
+    truth = truth_of(run.federation.info)
+    row: dict[str, float] = {}
+    if run.algorithm.shared:
+        row |= structure(psi, jax.device_get(model), truth, run.zero_below)
+        row["prox_gradient"] = prox_gradient(run.problem, run.shown, run.measured, Vector(model))
+    if run.algorithm.personalised:
+        own = unwrap(run.own_models())
+        found = personal_structure(psi, own, truth, run.zero_below)
+        row |= {f"personal_{key}": value for key, value in found.items()}
+        value = mean_value(psi, own)
+        for part in run.meters:
+            row[f"personal_{part}_objective"] = run.per_client[f"personal_{part}"]["loss"].overall + value
+    return row
