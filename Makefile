@@ -33,7 +33,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.bench  ## speed against PyTorch, side by side; set FEDAX_DATA for real data
+bench: $(VENV)/.bench  ## speed against hand-tuned JAX, PyTorch and peers, side by side; set FEDAX_DATA for real data
 	$(BIN)/python benchmarks/speed.py
 
 clean:

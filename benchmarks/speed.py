@@ -1,125 +1,197 @@
-"""Seconds a round: Fedax against a plain PyTorch loop of the same work, interleaved in one run.
+"""How fast Fedax is: the same work by Fedax, by hand-tuned JAX, by a PyTorch loop and by peers, interleaved in one run.
 
-    python benchmarks/speed.py [A B C] [--repeats 7]      (FEDAX_DATA for real data)
+    python benchmarks/speed.py [--only A,B] [--rounds 5] [--repeats 9]      (FEDAX_DATA for real data)
 
-Each repeat times some rounds of one, then of the other, so that both meet the same machine. Medians, their
-ratio and the spread are printed and saved beside this script, with the versions.
+Each repeat times some rounds of each in turn, so that all meet the same machine, with a pause before each. What counts
+is the ratio within a repeat, another's seconds a round over Fedax's: above 1 Fedax is the faster. Its median and
+quartiles are printed and saved in results/speed.json, with the versions; workloads that are not asked for keep the
+rows they have there, and with --rounds, for a short look, nothing is saved. Before it is timed, the hand-tuned program
+is checked to do Fedax's arithmetic. The workloads are described in workloads.py; G is a grid of 49 pairs of rates for
+FedDualAvg on the thesis' Lasso, 500 rounds each, of which the wall time is taken once.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
+import os
 import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import fedax
-from benchmarks.workloads import Workload, workload
+from benchmarks.workloads import WORKLOADS, Workload, workload
 from fedax.models import model
 
 PAUSE = 0.5  # seconds before each timing: idle threads of the other library may spin for a while
-ROUNDS = {"A": 10, "B": 20, "C": 1}  # rounds a repeat, for repeats of about a second
+ROUNDS = {"A": 10, "B": 20, "C": 1, "D": 10, "P": 5, "R": 1}  # of Fedax a repeat, for repeats of about a second
+SLOW = 5  # others get a fifth of the rounds
+TOLERANCE = {"R": 1e-2}  # eleven million numbers through ten steps of a deep network in single precision
+RESULTS = Path(__file__).resolve().parent / "results" / "speed.json"
+
+Runner = Callable[[int], float]  #: seconds that so many more rounds took
 
 
-def fedax_rounds(task: Workload) -> Callable[[int], None]:
-    """A function that trains `count` more rounds, and the simulation behind it."""
-    rows = fedax.data.Rows(task.offsets[:-1].astype("int64"), (task.offsets[1:] - task.offsets[:-1]).astype("int64"))
-    none = fedax.data.Rows(rows.start, 0 * rows.count)
-    federation = fedax.Federation({"x": task.x, "y": task.y}, rows, none, none)
-    problem = fedax.Problem(model(task.model, outputs=task.outputs, **task.options), loss=task.loss)
-    simulation = fedax.Simulation(
-        problem,
-        federation,
-        fedax.FedAvg(lr=task.lr),
+def simulation(task: Workload) -> Any:
+    """The workload as a Fedax simulation that could go on for ever."""
+    start, stop = (task.offsets[a:b].astype("int64") for a, b in ((None, -1), (1, None)))
+    rows, none = fedax.data.Rows(start, stop - start), fedax.data.Rows(start, 0 * start)
+    return fedax.Simulation(
+        fedax.Problem(model(task.model, outputs=task.outputs, **task.options), loss=task.loss),
+        fedax.Federation({"x": task.x, "y": task.y}, rows, none, none),
+        getattr(fedax, task.method)(lr=task.lr),
         rounds=10**6,
         cohort=task.cohort,
         local_steps=task.steps,
         batch_size=task.batch,
+        protocol=False,
     )
 
-    def train(count: int) -> None:
-        simulation.state, good = simulation.engine.advance(
-            simulation.algorithm, simulation.state, count, simulation.data
-        )
+
+def clocked(train: Callable[[int], object]) -> Runner:
+    """Its seconds by the clock."""
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        train(count)
+        return time.perf_counter() - began
+
+    return run
+
+
+def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, str], dict[str, Any]]:
+    """Who runs the workload, who does not and why, and what else is to be said of it."""
+    from benchmarks import hand_tuned, peers, torch_loops
+
+    ours = simulation(task)
+    program = hand_tuned.Program(task, ours.x0.tree, rounds)
+    apart = hand_tuned.check(program, ours, TOLERANCE.get(task.name, 1e-4))
+    one_round = torch_loops.federation(task)
+
+    def by_fedax(count: int) -> None:
+        ours.state, good = ours.engine.advance(ours.algorithm, ours.state, count, ours.data)
         assert good
 
-    train.simulation = simulation  # type: ignore[attr-defined]
-    return train
-
-
-def torch_rounds(task: Workload) -> Callable[[int], None]:
-    """The same by PyTorch."""
-    from benchmarks import torch_loops
-
-    one = torch_loops.federation(task)
-
-    def train(count: int) -> None:
+    def by_torch(count: int) -> None:
         for _ in range(count):
-            one()
+            one_round()
 
-    return train
+    who = {"fedax": clocked(by_fedax), "hand-tuned": clocked(program.advance), "torch": clocked(by_torch)}
+    found, absent = peers.runners(task, ours)
+    e = ours.executor
+    about = {"executor": f"{e.name}, {e.devices} devices, chunk {e.chunk}", "hand-tuned apart by": apart}
+    return who | found, absent, about
 
 
-def compare(name: str, repeats: int) -> dict[str, object]:
-    """Times of both on one workload, interleaved."""
+def compare(name: str, rounds: int | None, repeats: int) -> dict[str, Any]:
+    """One workload's row of the table."""
     task = workload(name)
-    runners = {"fedax": fedax_rounds(task), "torch": torch_rounds(task)}
-    counts = {"fedax": ROUNDS[name], "torch": max(1, ROUNDS[name] // 5)}
-    times: dict[str, list[float]] = {who: [] for who in runners}
-    for who, train in runners.items():
+    count = rounds or ROUNDS[name]
+    who, absent, about = runners(task, count)
+    counts = {w: count if w in ("fedax", "hand-tuned") else max(1, count // SLOW) for w in who}
+    seconds: dict[str, list[float]] = {w: [] for w in who}
+    for w, train in who.items():
         train(1)
-        train(counts[who])
+        train(counts[w])
     for _ in range(repeats):
-        for who, train in runners.items():
+        for w, train in who.items():
             time.sleep(PAUSE)
-            began = time.perf_counter()
-            train(counts[who])
-            times[who].append((time.perf_counter() - began) / counts[who])
-    ratios = [t / f for t, f in zip(times["torch"], times["fedax"], strict=True)]
-    executor = runners["fedax"].simulation.executor  # type: ignore[attr-defined]
+            seconds[w].append(train(counts[w]) / counts[w])
+    ratios = {
+        w: quartiles([t / f for t, f in zip(took, seconds["fedax"], strict=True)])
+        for w, took in seconds.items()
+        if w != "fedax"
+    }
+    milliseconds = {w: quartiles([1e3 * t for t in took]) for w, took in seconds.items()}
     return {
         "workload": name,
         "title": task.title,
         "real data": task.real,
-        "executor": f"{executor.name}, {executor.devices} devices, chunk {executor.chunk}",
-        "fedax ms": [round(1e3 * f(times["fedax"]), 1) for f in (min, statistics.median, max)],
-        "torch ms": [round(1e3 * f(times["torch"]), 1) for f in (min, statistics.median, max)],
-        "times as fast": [round(f(ratios), 2) for f in (min, statistics.median, max)],
+        "rounds a repeat": counts,
+        **about,
+        "ms a round": milliseconds,
+        "times Fedax's": ratios,
+        "absent": absent,
     }
+
+
+def quartiles(values: list[float]) -> list[float]:
+    """Lower quartile, median, upper quartile."""
+    if len(values) == 1:
+        return [round(values[0], 3)] * 3
+    return [round(v, 3) for v in statistics.quantiles(values, n=4, method="inclusive")]
+
+
+def lasso_grid(rounds: int | None) -> dict[str, Any]:
+    """Workload G: seconds of the whole sweep, compilation and evaluations included."""
+    problem = fedax.Problem(
+        model("linear", outputs=1), loss="mse", regularizer=fedax.regularizers.L1(strength=0.12, on="kernel")
+    )
+    federation = fedax.data.divided("lasso", preset="thesis-II")
+    pairs = fedax.grid(
+        fedax.FedDualAvg(lr=0.001),
+        {"lr": [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0], "server_lr": [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]},
+    )
+    began = time.perf_counter()
+    done = rounds or 500
+    fedax.sweep(problem, federation, pairs, rounds=done, cohort=10, local_epochs=1, batch_size=10, eval_every=5)
+    took = time.perf_counter() - began
+    title = "49 pairs of rates of FedDualAvg on the thesis' Lasso II"
+    return {"workload": "G", "title": title, "rounds": done, "seconds": round(took, 1)}
+
+
+def versions() -> dict[str, str]:
+    """Of what took part."""
+    found = {"python": platform.python_version()}
+    for package in ("fedax", "jax", "jaxlib", "flax", "numpy", "torch", "fedjax", "flwr", "pfl", "fedlab"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def show(row: dict[str, Any]) -> None:
+    """A row as lines of text."""
+    if row["workload"] == "G":
+        print(f"G  {row['title']}, {row['rounds']} rounds: {row['seconds']} s", flush=True)
+        return
+    low, middle, high = row["ms a round"]["fedax"]
+    print(f"{row['workload']}  {row['title']}: {middle:.1f} ms a round ({low:.1f} to {high:.1f}), {row['executor']}")
+    for who, (low, middle, high) in row["times Fedax's"].items():
+        print(f"     {who:12} {middle:8.2f} times Fedax's ({low:.2f} to {high:.2f})")
+    print("     " + ", ".join(f"{who}: {why}" for who, why in row["absent"].items()), flush=True)
 
 
 def main() -> None:
     """Print and save the table."""
-    import jax
-    import torch
-
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", default=["A", "B", "C"])
-    parser.add_argument("--repeats", type=int, default=7)
+    names = [*WORKLOADS, "G"]
+    parser = argparse.ArgumentParser(description="Fedax, hand-tuned JAX, PyTorch and peers, side by side.")
+    parser.add_argument("--only", default=",".join(names), help="workloads, such as A,B")
+    parser.add_argument("--rounds", type=int, help="rounds of Fedax a repeat, and of G; by default by workload")
+    parser.add_argument("--repeats", type=int, default=9)
     given = parser.parse_args()
-    versions = {
-        "fedax": fedax.__version__,
-        "jax": jax.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
-    rows = []
-    print(f"{'':3}{'fedax ms (min med max)':>28}{'torch ms':>28}{'times as fast':>22}   executor")
-    for name in given.workloads:
-        row = compare(name, given.repeats)
-        rows.append(row)
-        cells = [" ".join(f"{v:8.2f}" for v in row[k]) for k in ("fedax ms", "torch ms", "times as fast")]  # type: ignore[attr-defined]
-        print(f"{name:3}{cells[0]:>28}{cells[1]:>28}{cells[2]:>22}   {row['executor']}", flush=True)
-    saved = Path(__file__).parent / "results" / "speed.json"
-    saved.parent.mkdir(exist_ok=True)
-    saved.write_text(json.dumps({"versions": versions, "cores": len(jax.devices()), "rows": rows}, indent=1) + "\n")
-    print(f"saved {saved.relative_to(Path.cwd()) if saved.is_relative_to(Path.cwd()) else saved}")
+    chosen = given.only.split(",")
+    if unknown := set(chosen) - set(names):
+        parser.error(f"no workload {', '.join(sorted(unknown))}: there are {', '.join(names)}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    machine = {"versions": versions(), "cores": cores, "repeats": given.repeats}
+    table = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    for name in chosen:
+        row = lasso_grid(given.rounds) if name == "G" else compare(name, given.rounds, given.repeats)
+        show(row)
+        table[name] = {**row, **machine}
+    if given.rounds is None:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps({name: table[name] for name in names if name in table}, indent=1) + "\n")
+        print(f"saved benchmarks/results/{RESULTS.name}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 """The benchmark workloads: data, sizes and hyper-parameters, in NumPy alone so that any library can run them.
 
-    A   MLP 784-200-200-10 on MNIST, 10 of 100 clients a round, 20 steps of batch 20
-    B   logistic regression on a9a (123 features), 100 of 1,000 clients a round, 32 steps of batch 8
-    C   CNN (32 and 64 channels, 1024 and 512 dense) on MNIST, 5 of 100 clients a round, 10 steps of batch 50
+    A   FedAvg, MLP 784-200-200-10 on MNIST, 10 of 100 clients a round, 20 steps of batch 20
+    B   FedAvg, logistic regression on a9a (123 features), 100 of 1,000 clients a round, 32 steps of batch 8
+    C   FedAvg, CNN (32 and 64 channels, 1024 and 512 dense) on MNIST, 5 of 100 clients a round, 10 steps of batch 50
+    D   A by SCAFFOLD, option II
+    P   A by APFL with a fixed weight of 0.5
+    R   FedAvg, ResNet-18 with group normalisation on CIFAR-10, 1 of 100 clients a round, 10 steps of batch 50
 
 Where the environment's FEDAX_DATA names a directory, `mnist/train-images-idx3-ubyte.gz`,
-`mnist/train-labels-idx1-ubyte.gz` and `a9a/a9a.gz` are read from there; otherwise the data are drawn at
-random in the same shapes, which costs the same time to train on but shows no meaningful accuracy.
+`mnist/train-labels-idx1-ubyte.gz`, `a9a/a9a.gz` and `cifar10/cifar-10-binary.tar.gz` are read from there; otherwise the
+data are drawn at random in the same shapes, which costs the same time to train on but shows no meaningful accuracy.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import os
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-MNIST_ROWS, A9A_ROWS, A9A_FEATURES = 60_000, 32_561, 123
+MNIST_ROWS, CIFAR_ROWS, A9A_ROWS, A9A_FEATURES = 60_000, 50_000, 32_561, 123
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,8 @@ class Workload:
     """One federation and how it is trained; client i owns rows offsets[i]:offsets[i + 1] of x and y.
 
     `loss` is "cross_entropy" (y the class) or "logistic" (one logit, y 0 or 1). A local step takes the next
-    `batch` rows of the client's shuffled rows, shuffled anew whenever they run out.
+    `batch` rows of the client's shuffled rows, shuffled anew whenever they run out. `method` is "FedAvg", "SCAFFOLD"
+    (option II) or "APFL" (a fixed weight of 0.5), all with server rate 1 and the plain mean over the cohort.
     """
 
     name: str
@@ -44,6 +50,7 @@ class Workload:
     batch: int
     lr: float
     options: dict[str, Any] = field(default_factory=dict)
+    method: str = "FedAvg"
     real: bool = False
 
     @property
@@ -52,7 +59,7 @@ class Workload:
 
 
 def workload(name: str, *, seed: int = 0) -> Workload:
-    """Build workload "A", "B" or "C"."""
+    """Build a workload by its letter."""
     return WORKLOADS[name](np.random.default_rng(seed))
 
 
@@ -118,7 +125,42 @@ def _cnn(rng: np.random.Generator) -> Workload:
     )
 
 
-WORKLOADS: dict[str, Callable[[np.random.Generator], Workload]] = {"A": _mlp, "B": _logistic, "C": _cnn}
+def _resnet(rng: np.random.Generator) -> Workload:
+    x, y, real = _cifar10(rng)
+    x, y, offsets = _shards(x, y, clients=100, rng=rng)
+    return Workload(
+        name="R",
+        title="ResNet-18 with group normalisation on CIFAR-10",
+        model="resnet18",
+        outputs=10,
+        loss="cross_entropy",
+        x=x,
+        y=y,
+        offsets=offsets,
+        cohort=1,
+        steps=10,
+        batch=50,
+        lr=0.05,
+        real=real,
+    )
+
+
+def _scaffold(rng: np.random.Generator) -> Workload:
+    return dataclasses.replace(_mlp(rng), name="D", title="SCAFFOLD, MLP on MNIST", method="SCAFFOLD")
+
+
+def _apfl(rng: np.random.Generator) -> Workload:
+    return dataclasses.replace(_mlp(rng), name="P", title="APFL, MLP on MNIST", method="APFL")
+
+
+WORKLOADS: dict[str, Callable[[np.random.Generator], Workload]] = {
+    "A": _mlp,
+    "B": _logistic,
+    "C": _cnn,
+    "D": _scaffold,
+    "P": _apfl,
+    "R": _resnet,
+}
 
 
 def _shards(
@@ -146,6 +188,20 @@ def _mnist(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
     labels = np.frombuffer(gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes()), np.uint8)
     x = pixels[16:].reshape(MNIST_ROWS, 28, 28, 1).astype(np.float32) / np.float32(255)
     return x, labels[8:].astype(np.int32), True
+
+
+def _cifar10(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
+    folder = _directory("cifar10")
+    if folder is None:
+        x = rng.random((CIFAR_ROWS, 32, 32, 3), dtype=np.float32)
+        return x, rng.permutation(np.arange(CIFAR_ROWS, dtype=np.int32) % 10), False
+    wanted = {f"data_batch_{i}.bin" for i in range(1, 6)}
+    with tarfile.open(folder / "cifar-10-binary.tar.gz") as archive:
+        parts = {m.name.rsplit("/", 1)[-1]: archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
+        raw = b"".join(part.read() for name, part in sorted(parts.items()) if name in wanted and part is not None)
+    rows = np.frombuffer(raw, np.uint8).reshape(CIFAR_ROWS, 3073)
+    x = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).astype(np.float32) / np.float32(255)
+    return x, rows[:, 0].astype(np.int32), True
 
 
 def _a9a(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:

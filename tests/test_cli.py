@@ -122,7 +122,7 @@ def test_run_leaves_a_directory_that_can_be_loaded_and_read(type_: Fedax) -> Non
         "server_lr": 1.0,
         "option": "II",
     }
-    assert resolved["problem"] == {"loss": "cross_entropy", "regularizer": None}
+    assert resolved["problem"] == {"loss": "cross_entropy", "regularizer": None, "augment": None}
     assert set(resolved["versions"]) == {"fedax", "jax", "numpy", "python"}
     clients = document(folder / "clients.json")
     assert clients["names"] == ["0", "1", "2"]
@@ -143,15 +143,15 @@ def test_a_second_run_takes_the_next_free_directory(type_: Fedax) -> None:
 def test_compare_runs_every_method_with_every_seed(type_: Fedax) -> None:
     said = type_("compare", "several.toml", "--seeds", "0,3", "--out", "both")
     assert said.code == 0, said.err
-    names = ["fedavg-seed0", "fedavg-seed3", "apfl-seed0", "apfl-seed3"]
+    names = [f"{method}-seed{seed}" for method in ("fedavg", "apfl", "local-only") for seed in (0, 3)]
     assert document(Path("both/experiment.json"))["runs"] == names
     for name in names:
         folder = Path("both/runs") / name
         assert document(folder / "status.json")["status"] == "finished"
-        assert (folder / "personal.safetensors").exists() == name.startswith("apfl")
+        assert (folder / "personal.safetensors").exists() == (not name.startswith("fedavg"))
     assert "personal_test" in document(Path("both/runs/apfl-seed0/clients.json"))["values"]
     rows = table(Path("both/summary.csv"))
-    assert [row["algorithm"] for row in rows] == ["FedAvg", "APFL"]
+    assert [row["algorithm"] for row in rows] == ["FedAvg", "APFL", "Local only"]
     assert rows[0]["runs"] == "2"
     accuracy = [fedax.load(f"both/runs/{name}").history[-1]["test_accuracy"] for name in names[:2]]
     assert float(rows[0]["test_accuracy_avg"]) == pytest.approx(np.mean(accuracy))
@@ -184,9 +184,9 @@ def test_progress_bars_show_rounds_and_metrics(type_: Fedax, tmp_path: Path) -> 
             read("flowers.toml", [("algorithm.name", "APFL"), ("seeds", "[0, 1]")]),
             tmp_path / "out",
             progress=progress,
-        )
+        )  # and training alone, the yardstick of personal models
     shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    for words in ("all runs", "8/8", "APFL, seed 0", "APFL, seed 1", "4/4", "personal accuracy"):
+    for words in ("all runs", "16/16", "APFL, seed 0", "Local only, seed 1", "4/4", "personal accuracy"):
         assert words in shown
 
 

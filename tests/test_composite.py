@@ -91,6 +91,39 @@ def test_pfedfbe_follows_equation_9(x64):
         np.testing.assert_allclose(result.personal(i)["w"], parts(i, w)[1], rtol=1e-10)
 
 
+def test_pfedfbe_finds_each_clients_own_support_where_every_curvature_is_lam(x64):
+    """The paper's Lasso II, reduced to its remark after eq. 8: for Hessians lam I the personal models are the clients'
+    own solutions, their soft-thresholded least squares, whatever the shared one is; the other methods' are not."""
+    rng, made, solutions = np.random.default_rng(5), [], []
+    truths = [np.concatenate([np.ones(4), 0.5 * np.eye(28)[4 * i]]) for i in range(6)]
+    for truth in truths:
+        x = np.sqrt(32) * np.linalg.qr(rng.normal(size=(32, 32)))[0]
+        y = x @ truth + 0.3 * rng.normal(size=32)
+        made.append({"x": x, "y": y})
+        least_squares = x.T @ y / 32
+        solutions.append(np.sign(least_squares) * np.maximum(np.abs(least_squares) - 0.25, 0))
+    federation = fedax.Federation.from_clients(made)
+    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.25))
+    options = {"rounds": 60, "cohort": 3, "local_steps": 5, "batch_size": 16, "eval_every": 60, "protocol": False}
+
+    def supports(method):
+        result = fedax.simulate(problem, federation, method, **options)
+        return result, [np.abs(result.personal(i)["w"]) > 1e-2 for i in range(6)]
+
+    own, found = supports(fedax.PFedFBE(lr=0.1, lam=1.0))
+    for i, truth in enumerate(truths):
+        np.testing.assert_allclose(own.personal(i)["w"], solutions[i], atol=1e-10)
+        np.testing.assert_array_equal(found[i], truth > 0)
+    others = (
+        fedax.FedAvg(lr=0.1),
+        fedax.FedMiD(lr=0.1),
+        fedax.PFedMe(lr=0.1, lam=1.0, inner_lr=0.1),
+        fedax.Ditto(lr=0.1, lam=0.1),
+    )
+    for method in others:
+        assert not any(np.array_equal(a, t > 0) for a, t in zip(supports(method)[1], truths, strict=True)), method
+
+
 @pytest.mark.parametrize(("method", "multiple"), METHODS, ids=lambda m: repr(m)[:60])
 def test_nuclear_norm_is_that_of_a_proximal_gradient_in_numpy(method, multiple, x64):
     truth = np.diag([1.0, 1.0, 0, 0, 0])

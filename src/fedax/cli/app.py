@@ -12,6 +12,8 @@ import typer
 
 import fedax
 from fedax.cli.data import app as data_app
+from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, conclude, fail
+from fedax.cli.resume import resume
 from fedax.cli.theory import advise, theory
 from fedax.errors import FedaxError
 
@@ -24,10 +26,9 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
+app.command()(resume)
 app.command()(advise)
 app.command()(theory)
-
-BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 Set = Annotated[
@@ -40,14 +41,6 @@ Out = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-class Ended(Exception):
-    """A command that has said all there is to say, and ends with this exit code."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
 
 
 def main() -> None:
@@ -72,9 +65,9 @@ def invoke(arguments: Sequence[str]) -> int:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        return _fail(*_explain(error))
+        return fail(*_explain(error))
     if code == INTERRUPTED:  # before the first run began, or by a second Ctrl-C
-        return _fail("interrupted", INTERRUPTED)
+        return fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -87,11 +80,6 @@ def _explain(error: Exception) -> tuple[str, int]:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{(error.strerror or str(error)).lower()}", FAILED
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)", FAILED
-
-
-def _fail(message: str, code: int) -> int:
-    print("error:", " ".join(message.split()), file=sys.stderr)
-    return code
 
 
 def _version(asked: bool) -> None:
@@ -115,6 +103,7 @@ def _fedax(
     [bold]fedax data preview digits[/bold]                who holds what, before any training
     [bold]fedax run experiment.toml[/bold]                one method
     [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
+    [bold]fedax resume runs/first[/bold]                  go on with what was stopped or killed
     [bold]fedax sweep experiment.toml[/bold]              the best of many settings of each method
     [bold]fedax advise experiment.toml[/bold]             step sizes, with the theorem they come from
     [bold]fedax theory bias[/bold]                        a theorem measured and drawn
@@ -328,25 +317,13 @@ def _overrides(settings: list[str]) -> list[tuple[str, str]]:
 def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
     """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
     from fedax.cli.progress import console, watch
-    from fedax.cli.results import show_protocol, show_table, write_reports
     from fedax.experiments import run as run_experiment
     from fedax.experiments.folder import fresh
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:
         outcome = run_experiment(experiment, folder, progress=progress)
-    inside = [run.folder for run in outcome.runs]
-    page = write_reports(folder, inside)
-    show_table(console(), inside)
-    show_protocol(console(), inside)
-    console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
-    code = 0
-    for ended in outcome.runs:
-        if ended.status != "finished":
-            code = max(code, INTERRUPTED if ended.status == "interrupted" else FAILED)
-            _fail(f"{ended.message} ({ended.label}, seed {ended.seed})", code)
-    if code:
-        raise Ended(code)
+    conclude(outcome)
 
 
 def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
@@ -367,8 +344,8 @@ def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
     code = 0
     for best in swept.methods:
         if best.setting is None:
-            code = _fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
+            code = fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
     if swept.interrupted:
-        code = _fail(f"interrupted: what had finished is in {folder}", INTERRUPTED)
+        code = fail(f"interrupted: what had finished is in {folder}", INTERRUPTED)
     if code:
         raise Ended(code)

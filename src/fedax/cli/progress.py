@@ -43,6 +43,9 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
 class Lines(Progress):
     """One plain line for each run that ended."""
 
+    def goes_on(self, run: Run, round: int) -> None:
+        print(again(run, round), flush=True)
+
     def end(self, run: Run) -> None:
         print(f"{name(run)}: {run.status} at round {run.round}, {metrics(run.metrics)}", flush=True)
 
@@ -73,6 +76,9 @@ class Live(Progress):
         for old in self.current[:-VISIBLE]:
             self.bars.update(old, visible=False)
 
+    def goes_on(self, run: Run, round: int) -> None:
+        self.bars.console.print(again(run, round), markup=False, highlight=False)
+
     def advance(self, rounds: int) -> None:
         self.bars.update(self.current[-1], completed=rounds)
         if self.compiling:
@@ -98,6 +104,11 @@ class Live(Progress):
 def name(run: Run) -> str:
     """How a run is called on the screen."""
     return f"{run.label}, seed {run.seed}"
+
+
+def again(run: Run, round: int) -> str:
+    """Where a run goes on."""
+    return f"{name(run)}: {f'goes on after round {round}' if round else 'starts over, it has no checkpoint'}"
 
 
 def metrics(row: dict[str, Any]) -> str:

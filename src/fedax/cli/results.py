@@ -14,6 +14,7 @@ from rich.table import Table
 
 from fedax import report
 from fedax.experiments import Swept
+from fedax.report.personal import worth
 from fedax.simulation.result import write_whole
 
 #: Left to the report, for want of room on the screen.
@@ -79,20 +80,13 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
         return
     percent = metric == "accuracy"
     moments = [m for m in ("chosen", "last") if any(line["moment"] == m for line in lines)][:1]
-    groups = [g for g in ("all", "joined", "unseen") if _differs(lines, g)]
-    for group in groups:
+    for group in worth(lines):
         here = [line for line in lines if line["moment"] == moments[0] and line["group"] == group]
         console.print(_protocol_table(here, group, moments[0], percent))
     own = {line["algorithm"] for line in lines if line["model"] == "personal"}
     without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
     if without:
         console.print(f"No personal models: {', '.join(without)}; the shared one stands for them.", style="dim")
-
-
-def _differs(lines: Sequence[dict[str, Any]], group: str) -> bool:
-    """Whether a group is worth a table of its own: the joined clients are often all of them."""
-    sizes = {g: [line["clients"] for line in lines if line["group"] == g] for g in ("all", group)}
-    return bool(sizes[group]) and (group != "joined" or sizes["joined"] != sizes["all"])
 
 
 def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, percent: bool) -> Table:

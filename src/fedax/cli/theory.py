@@ -37,7 +37,7 @@ def advise(
     """
     from fedax.cli.progress import console
     from fedax.experiments import read
-    from fedax.experiments.building import prepare
+    from fedax.experiments.building import in_memory, prepare
     from fedax.theory import advise as proposals
     from fedax.theory import estimate
     from fedax.theory.advice import RULES
@@ -52,7 +52,7 @@ def advise(
         raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(RULES)} have one")
     problem, federation = prepare(asked)
     with console().status("estimating L, mu, sigma, zeta and B"):
-        constants = estimate(problem, federation, batch_size=asked.batch_size, seed=asked.seeds[0])
+        constants = estimate(problem, in_memory(federation), batch_size=asked.batch_size, seed=asked.seeds[0])
     work = work_of(asked, federation)
     found = proposals(constants, work)
     show_constants(constants)

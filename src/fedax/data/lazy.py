@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
+from fedax.data.catalogue import FEDERATIONS
 from fedax.data.checks import check_count
 from fedax.data.federation import Federation, Rows
 from fedax.data.generated import Generator
 from fedax.errors import FedaxError
+
+SHOWN = 1000  # clients that are evaluated, unless another number is given
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Lazy:
 
     generator: Generator
     seed: int = 0
-    shown: int = 1000
+    shown: int = SHOWN
 
     def __post_init__(self) -> None:
         if not isinstance(self.generator, Generator):
@@ -57,3 +60,17 @@ class Lazy:
 
     def __hash__(self) -> int:
         return hash((self.generator, self.seed, self.shown))
+
+
+def lazily(name: str, *, seed: int = 0, shown: int = SHOWN, **options: Any) -> Lazy:
+    """A generated dataset by name, its clients made as they are needed; options are those of `fedax.data.divided`.
+
+    >>> lazily("clusters", preset="plain", clients=1_000_000, shown=50).clients
+    1000000
+    """
+    able = [n for n, entry in FEDERATIONS.items() if any(isinstance(p, Generator) for p in entry.presets.values())]
+    if name not in able:
+        raise FedaxError(f"{name} cannot make its clients as they are needed: {' and '.join(able)} can")
+    chosen = FEDERATIONS[name].resolved(options)
+    kind = FEDERATIONS[name].presets[chosen["preset"]]
+    return Lazy(replace(kind, **{f.name: chosen[f.name] for f in fields(kind)}), seed, shown)

@@ -15,8 +15,22 @@ from __future__ import annotations
 
 from fedax.experiments.building import prepare
 from fedax.experiments.reading import parse, read
+from fedax.experiments.resuming import resume
 from fedax.experiments.runner import Outcome, Progress, Run, run
 from fedax.experiments.schema import Experiment
 from fedax.experiments.sweeps import Best, Swept, sweep
 
-__all__ = ["Best", "Experiment", "Outcome", "Progress", "Run", "Swept", "parse", "prepare", "read", "run", "sweep"]
+__all__ = [
+    "Best",
+    "Experiment",
+    "Outcome",
+    "Progress",
+    "Run",
+    "Swept",
+    "parse",
+    "prepare",
+    "read",
+    "resume",
+    "run",
+    "sweep",
+]

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from fedax.data import Federation
+from fedax.data.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
+from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem import Problem
 
 
-def prepare(experiment: Experiment) -> tuple[Problem, Federation]:
-    """The problem and the federation of an experiment.
+def prepare(experiment: Experiment) -> tuple[Problem, Any]:
+    """The problem and the federation of an experiment; a `fedax.data.lazy.Lazy` with `lazy = true`.
 
     >>> from fedax.experiments import parse
     >>> problem, federation = prepare(parse({
@@ -26,22 +28,34 @@ def prepare(experiment: Experiment) -> tuple[Problem, Federation]:
     ('squared', 10)
     """
     federation = experiment.data.build()
-    loss = _loss(experiment.problem.loss, federation)
-    outputs = experiment.model.outputs or _outputs(loss, federation)
+    shown = in_memory(federation)
+    loss = _loss(experiment.problem.loss, shown)
+    outputs = experiment.model.outputs or _outputs(loss, shown)
     psi = experiment.problem.regularizer
     model: Any = experiment.model.build(outputs)
-    if "normalise" in federation.info:
+    if "normalise" in shown.info:
         from fedax.models import Normalised
 
-        model = Normalised(model, **federation.info["normalise"])
-    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build())
+        model = Normalised(model, **shown.info["normalise"])
+    augment = _augment(experiment.problem.augment, shown)
+    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build(), augment=augment)
     return made, federation
+
+
+def in_memory(federation: Federation | Lazy) -> Federation:
+    """The clients that can be looked at: all, or those that are evaluated where clients are made as needed.
+
+    >>> from fedax.data.lazy import lazily
+    >>> in_memory(lazily("clusters", preset="plain", clients=1_000_000, rows=20, shown=3)).clients
+    3
+    """
+    return federation.shown_clients if isinstance(federation, Lazy) else federation
 
 
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
     names = """rounds cohort local_steps local_epochs batch_size sampling weighted
-               eval_every eval_on zero_below unseen join_steps executor"""
+               eval_every eval_on zero_below unseen join_steps executor state_budget"""
     return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
 
 
@@ -53,6 +67,16 @@ def _loss(asked: str | None, federation: Federation) -> str:
         has = "no classes" if classes is None else f"{classes} classes"
         raise FedaxError(f"problem.loss is 'logistic': it needs data of two classes, and {dataset} has {has}")
     return asked or ("squared" if classes is None else "cross_entropy")
+
+
+def _augment(asked: str | None, federation: Federation) -> Any:
+    shape = federation.arrays["x"].shape[1:]
+    if asked is not None and len(shape) < 2:
+        dataset = federation.info["dataset"]
+        raise FedaxError(
+            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {shape[0]} numbers each"
+        )
+    return None if asked is None else AUGMENTATIONS[asked]
 
 
 def _outputs(loss: str, federation: Federation) -> int:

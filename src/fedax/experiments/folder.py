@@ -21,7 +21,9 @@ import numpy as np
 
 import fedax
 from fedax.data import Federation
+from fedax.data.lazy import Lazy
 from fedax.errors import FedaxError
+from fedax.experiments.building import in_memory
 from fedax.experiments.schema import Experiment, slug
 from fedax.experiments.tables import AlgorithmTable
 from fedax.simulation import Simulation
@@ -50,7 +52,7 @@ class RunFolder:
         }
         write_json(self.path / EXPERIMENT, {**resolved, **used, "versions": versions()})
         self.clients(simulation)
-        self.status("running", 0)
+        self.status("running", simulation.state.round)
 
     def status(self, status: Status, round: int, message: str = "") -> None:
         """Say how far the run is."""
@@ -139,19 +141,20 @@ def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, An
     return {**experiment.model_dump(exclude={"sweep"}), "algorithm": tables, "runs": runs, "versions": versions()}
 
 
-def describe_clients(federation: Federation) -> dict[str, Any]:
-    """Names, rows and labels of the clients.
+def describe_clients(federation: Federation | Lazy) -> dict[str, Any]:
+    """Names, rows and labels of the clients; of those that are evaluated, where they are made as needed.
 
     >>> from fedax.data import Federation
     >>> describe_clients(Federation.from_clients([{"y": [0, 1, 1]}, {"y": [0]}]))["label_counts"]
     [[1, 2], [1, 0]]
     """
+    shown = in_memory(federation)
     try:
-        labels = federation.label_counts().tolist()
+        labels = shown.label_counts().tolist()
     except FedaxError:
         labels = None
-    rows = {part: federation.part(part).count.tolist() for part in ("train", "validation", "test")}
-    return {"names": list(federation.names), "label_counts": labels, "rows": rows}
+    rows = {part: shown.part(part).count.tolist() for part in ("train", "validation", "test")}
+    return {"names": list(shown.names), "label_counts": labels, "rows": rows}
 
 
 def versions() -> dict[str, str]:
@@ -162,13 +165,17 @@ def versions() -> dict[str, str]:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(_finite(content), indent=1, allow_nan=False, default=str) + "\n").encode())
+    write_whole(path, (json.dumps(as_json(content), indent=1, allow_nan=False, default=str) + "\n").encode())
 
 
-def _finite(content: Any) -> Any:
-    """JSON has no infinity: the bound of a box that has none is the word."""
+def as_json(content: Any) -> Any:
+    """JSON has no infinity: the bound of a box that has none is the word.
+
+    >>> as_json({"low": 0.0, "high": float("inf")})
+    {'low': 0.0, 'high': 'inf'}
+    """
     if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
+        return {key: as_json(value) for key, value in content.items()}
     return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fedax.experiments.building import options, prepare
 from fedax.experiments.folder import (
     EXPERIMENT,
     RUNS,
+    STATUS,
     RunFolder,
     Status,
     claim,
@@ -23,6 +25,7 @@ from fedax.experiments.folder import (
 )
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.schema import Experiment
+from fedax.experiments.tables import AlgorithmTable
 from fedax.simulation import Result, Simulation
 
 
@@ -41,16 +44,22 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What an experiment made: its directory and its runs, in order, up to the last that began."""
+    """What an experiment made: its directory and its runs, in order, up to the last that began.
+
+    worked: how many of them ran now; when a comparison goes on, the others had ended before.
+    left: how many were planned and have not begun, after Ctrl-C.
+    """
 
     folder: Path
     runs: list[Run]
     comparison: bool
+    worked: int
+    left: int = 0
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended it."""
-        return any(run.status == "interrupted" for run in self.runs)
+        return self.left > 0 or any(run.status == "interrupted" for run in self.runs)
 
 
 class Progress:
@@ -61,6 +70,9 @@ class Progress:
 
     def start(self, run: Run) -> None:
         """A run begins."""
+
+    def goes_on(self, run: Run, round: int) -> None:
+        """The run had begun before, and goes on after this round; 0 where it had no checkpoint."""
 
     def advance(self, rounds: int) -> None:
         """The current run has done so many rounds."""
@@ -75,41 +87,86 @@ class Progress:
         """Ctrl-C was pressed, and the current run stops after its round."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A run that is planned, and the method that it is of."""
+
+    run: Run
+    table: AlgorithmTable
+
+
+def plan(experiment: Experiment, out: Path) -> list[Task]:
+    """Every method with every seed; one run fills `out`, several fill `out/runs/<label>-seed<k>`."""
+    pairs = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
+    where = [out / RUNS / run_name(table, seed) if len(pairs) > 1 else out for table, seed in pairs]
+    return [
+        Task(Run(str(table.label), seed, folder), table) for (table, seed), folder in zip(pairs, where, strict=True)
+    ]
+
+
 def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) -> Outcome:
-    """Run every method with every seed; one run fills `out`, several fill `out/runs/<label>-seed<k>`.
+    """Run every method with every seed, as `plan` says; `resume` goes on with what did not come to its end.
 
     Where methods make personal models, training alone runs beside them. Bad input raises before anything is written.
     A run that diverges keeps its last good model, and the others go on; after Ctrl-C the current run keeps what it has
     and no other begins.
     """
-    progress = progress or Progress()
     refuse_taken(out)
-    problem, federation = prepare(experiment)
-    experiment, protocol = experiment.with_yardstick(), experiment.personal
-    for table in experiment.algorithm:  # the constructor checks; the seed changes nothing about that
-        Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
-    tasks = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
+    experiment = experiment.with_yardstick()
+    tasks = plan(experiment, out)
+    runner = Runner(experiment, tasks)
     comparison = len(tasks) > 1
-    planned = [Run(str(t.label), seed, out / RUNS / run_name(t, seed) if comparison else out) for t, seed in tasks]
     if comparison:
         claim(out)
-        write_json(out / EXPERIMENT, resolved_comparison(experiment, [run.folder.name for run in planned]))
-    clients = describe_clients(federation)
-    done: list[Run] = []
-    progress.begin(planned, experiment.rounds)
-    with deferred(progress.stopping) as interrupt:
-        for (table, seed), plan in zip(tasks, planned, strict=True):
-            progress.start(plan)
-            folder = RunFolder(plan.folder, experiment.rounds, clients)
-            simulation = Simulation(
-                problem, federation, table.build(), out=plan.folder, protocol=protocol, **options(experiment, seed)
-            )
-            folder.begin(resolved_run(experiment, table, seed), simulation)
-            done.append(_carry_out(plan, simulation, folder, progress, interrupt))
-            progress.end(done[-1])
-            if interrupt.asked:
-                break
-    return Outcome(out, done, comparison)
+        write_json(out / EXPERIMENT, resolved_comparison(experiment, [task.run.folder.name for task in tasks]))
+    done = runner.carry_out(progress or Progress())
+    return Outcome(out, done, comparison, len(done), len(tasks) - len(done))
+
+
+class Runner:
+    """A checked experiment and those of its runs that are to be carried out."""
+
+    def __init__(self, experiment: Experiment, tasks: Sequence[Task], *, resume: bool = False) -> None:
+        self.experiment, self.tasks, self.resume = experiment, tasks, resume
+        self.problem, self.federation = prepare(experiment)
+        self.clients = describe_clients(self.federation)
+        for table in {task.run.label: task.table for task in tasks}.values():
+            # the constructor checks; the seed changes nothing about that
+            Simulation(self.problem, self.federation, table.build(), **options(experiment, experiment.seeds[0]))
+
+    def carry_out(self, progress: Progress) -> list[Run]:
+        """Carry out the runs, each in its directory, up to the one that Ctrl-C ended."""
+        done: list[Run] = []
+        progress.begin([task.run for task in self.tasks], self.experiment.rounds)
+        with deferred(progress.stopping) as interrupt:
+            for task in self.tasks:
+                progress.start(task.run)
+                simulation, folder = self._begin(task, progress)
+                done.append(_carry_out(task.run, simulation, folder, progress, interrupt))
+                progress.end(done[-1])
+                if interrupt.asked:
+                    break
+        return done
+
+    def _begin(self, task: Task, progress: Progress) -> tuple[Simulation, RunFolder]:
+        """The simulation of one run, from its last checkpoint where it is to go on, and its directory."""
+        path, seed = task.run.folder, task.run.seed
+        began = (path / STATUS).is_file()
+        simulation = Simulation(
+            self.problem,
+            self.federation,
+            task.table.build(),
+            out=path,
+            protocol=self.experiment.personal,
+            checkpoint_every=self.experiment.checkpoint_every,
+            resume=self.resume,
+            **options(self.experiment, seed),
+        )
+        if began:
+            progress.goes_on(task.run, simulation.state.round)
+        folder = RunFolder(path, self.experiment.rounds, self.clients)
+        folder.begin(resolved_run(self.experiment, task.table, seed), simulation)
+        return simulation, folder
 
 
 def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: Progress, interrupt: Interrupt) -> Run:
@@ -121,20 +178,24 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
         interrupt.check()
 
     simulation.on_progress = advance
+    checkpoints = simulation.checkpoints
+    assert checkpoints is not None
     status: Status = "finished"
     message = ""
     kept: Result | None = None
     try:
-        for row in simulation:
-            progress.evaluated(row)
-            interrupt.check()
+        try:
+            for row in simulation:
+                progress.evaluated(row)
+                interrupt.check()
+        except Stopped:
+            if simulation.state.round < simulation.rounds:
+                status, message = "interrupted", f"interrupted after round {simulation.state.round}"
+                checkpoints.save()
     except DivergedError as error:
         status, message, kept = "diverged", str(error), error.result
     except FedaxError as error:
         status, message = "failed", str(error)
-    except Stopped:
-        if simulation.state.round < simulation.rounds:
-            status, message = "interrupted", f"interrupted after round {simulation.state.round}"
     except BaseException as error:
         ended: Status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         folder.status(ended, simulation.state.round, str(error))
@@ -144,5 +205,7 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     made.save(plan.folder)
     folder.clients(simulation)
     folder.status(status, reached, message)
+    if status in ("finished", "diverged"):  # only now: a run that is killed while it saves can still go on
+        checkpoints.clear()
     metrics = dict(simulation.history[-1]) if simulation.history else {}
     return dataclasses.replace(plan, status=status, round=reached, message=message, metrics=metrics)

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
+from fedax.simulation.store import byte_count
 
 LOCAL = "LocalOnly"
 
@@ -33,6 +34,8 @@ class Experiment(Table):
     join_steps: Count | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
     executor: Literal["auto", "batched", "looped", "debug"] = "auto"
+    checkpoint_every: Annotated[float, Field(ge=0)] = 60.0
+    state_budget: str | None = None
     data: DataTable = Field(description='a table such as [data] with name = "digits"')
     model: ModelTable = Field(description='a table such as [model] with name = "mlp"')
     problem: ProblemTable = ProblemTable()
@@ -53,11 +56,22 @@ class Experiment(Table):
             raise FedaxError(f"{seeds} names a seed twice, and all must differ")
         return seeds
 
+    @field_validator("state_budget")
+    @classmethod
+    def _is_a_size(cls, budget: str | None) -> str | None:
+        if budget is not None:
+            byte_count(budget)
+        return budget
+
     @model_validator(mode="after")
     def _resolve(self) -> Experiment:
         if self.local_steps is not None and self.local_epochs is not None:
             raise FedaxError(
                 f"local_steps is {self.local_steps} and local_epochs is {self.local_epochs}: give one of them"
+            )
+        if self.problem.augment is not None and self.batch_size is None:
+            raise FedaxError(
+                f"problem.augment is {self.problem.augment!r}: it changes minibatches, so batch_size must be given"
             )
         if self.eval_every is None:
             self.eval_every = max(1, self.rounds // 50)

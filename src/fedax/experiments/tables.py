@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from fedax import data
 from fedax.algorithms import Algorithm, build
 from fedax.data import Federation, Partition
+from fedax.data.lazy import SHOWN, Lazy, lazily
 from fedax.errors import FedaxError, unknown
 from fedax.losses import LOSSES
 from fedax.models import model
+from fedax.models.augmentation import AUGMENTATIONS
 from fedax.regularizers import Regularizer, regularizer
 from fedax.schedules import SCHEDULES, Schedule, schedule
 
@@ -113,19 +115,24 @@ class ModelTable(NamedTable):
 class DataTable(NamedTable):
     """[data]: a dataset. Rows are divided by `partition`, or by the client column of a table, and each client's by
     `split` into train, validation and test; with `test = "official"` all clients have the dataset's own test set, and
-    `split` is (train, validation). A dataset that comes divided has options of its own instead."""
+    `split` is (train, validation). A dataset that comes divided has options of its own instead; where its clients are
+    functions of their numbers, `lazy` makes them as they are needed, and `shown` of them are evaluated."""
 
     split: list[float] | None = None
     seed: Seed = 0
     test: Literal["official"] | None = None
     partition: PartitionTable | None = None
+    lazy: bool = False
+    shown: Count | None = None
 
-    def build(self) -> Federation:
+    def build(self) -> Federation | Lazy:
         """The federation.
 
         >>> DataTable(name="lasso", preset="thesis-III", dimension=16, clients=4).build().clients
         4
         """
+        if self.lazy:
+            return lazily(self.name, seed=self.seed, shown=self.shown or SHOWN, **self.options)
         if self.name in data.FEDERATIONS:
             seed = {"seed": self.seed} if data.FEDERATIONS[self.name].presets else {}
             return data.divided(self.name, **seed, **self.options)
@@ -139,7 +146,7 @@ class DataTable(NamedTable):
         if isinstance(name, str) and name in data.FEDERATIONS:
             unused = ["split", "partition", "test", *([] if data.FEDERATIONS[name].presets else ["seed"])]
             for field in unused:
-                if field in table:
+                if table.get(field) not in (None, 0):  # a resolved experiment says that there is none
                     raise FedaxError(f"{field} must be left out: {name} comes divided among clients")
         return table
 
@@ -152,6 +159,10 @@ class DataTable(NamedTable):
 
     @model_validator(mode="after")
     def _resolve(self) -> DataTable:
+        if self.shown is not None and not self.lazy:
+            raise FedaxError(f"shown is {self.shown}: it goes with lazy = true")
+        if self.lazy:
+            self.shown = lazily(self.name, seed=self.seed, shown=self.shown or SHOWN, **self.options).shown
         if self.name in data.FEDERATIONS:
             for field, value in data.FEDERATIONS[self.name].resolved(self.options).items():
                 setattr(self, field, list(value) if isinstance(value, tuple) else value)
@@ -201,6 +212,7 @@ class ProblemTable(Table):
 
     loss: str | None = None
     regularizer: RegularizerTable | None = None
+    augment: str | None = None
 
     @field_validator("loss")
     @classmethod
@@ -208,6 +220,13 @@ class ProblemTable(Table):
         if loss is not None and loss not in LOSSES:
             raise unknown("loss", loss, LOSSES)
         return loss
+
+    @field_validator("augment")
+    @classmethod
+    def _is_known_augmentation(cls, augment: str | None) -> str | None:
+        if augment is not None and augment not in AUGMENTATIONS:
+            raise unknown("augmentation", augment, AUGMENTATIONS)
+        return augment
 
 
 def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:

@@ -5,7 +5,7 @@ module itself is imported when `model` builds it.
 
 >>> from fedax.models import MODELS, model
 >>> list(MODELS)
-['linear', 'logistic', 'trace', 'mlp', 'cnn']
+['linear', 'logistic', 'trace', 'mlp', 'cnn', 'resnet18', 'small_cnn_gn']
 >>> model("mlp", outputs=10, hidden=[100]).hidden
 (100,)
 """
@@ -20,18 +20,35 @@ from fedax.models.registry import MODELS, Entry, Option, model
 if TYPE_CHECKING:
     from fedax.models.cnn import CNN
     from fedax.models.convolution import convolve, max_pool
+    from fedax.models.group_norm import ResNet18, SmallCNN
     from fedax.models.linear import Linear
     from fedax.models.mlp import MLP
     from fedax.models.normalised import Normalised
     from fedax.models.trace import Trace
 
-__all__ = ["CNN", "MLP", "MODELS", "Entry", "Linear", "Normalised", "Option", "Trace", "convolve", "max_pool", "model"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "MODELS",
+    "Entry",
+    "Linear",
+    "Normalised",
+    "Option",
+    "ResNet18",
+    "SmallCNN",
+    "Trace",
+    "convolve",
+    "max_pool",
+    "model",
+]
 
 _HOME = {
     "CNN": "cnn",
     "MLP": "mlp",
     "Linear": "linear",
     "Normalised": "normalised",
+    "ResNet18": "group_norm",
+    "SmallCNN": "group_norm",
     "Trace": "trace",
     "convolve": "convolution",
     "max_pool": "convolution",

@@ -6,9 +6,8 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.errors import FedaxError
 from fedax.models.convolution import convolve, max_pool
-from fedax.models.inputs import as_float, precision
+from fedax.models.inputs import as_images, precision
 
 
 class CNN(nn.Module):
@@ -39,7 +38,7 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: ArrayLike) -> jax.Array:
-        image = self._image(x)
+        image = as_images(x, poolings=len(self.channels))
         side = (self.kernel, self.kernel)
         for features in self.channels:
             layer = nn.Conv(features, side, param_dtype=precision(), conv_general_dilated=convolve)
@@ -49,20 +48,3 @@ class CNN(nn.Module):
         for width in self.dense:
             rows = nn.relu(nn.Dense(width, param_dtype=precision())(rows))
         return nn.Dense(self.outputs, param_dtype=precision())(rows)
-
-    def _image(self, x: ArrayLike) -> jax.Array:
-        image = as_float(x)
-        if image.ndim == 3:
-            image = image[..., None]
-        if image.ndim != 4:
-            raise FedaxError(
-                f"the CNN's input has shape {image.shape}: allowed is [batch, height, width]"
-                " or [batch, height, width, channels]"
-            )
-        smallest = 2 ** len(self.channels)
-        if min(image.shape[1:3]) < smallest:
-            raise FedaxError(
-                f"the CNN's images are {image.shape[1]}x{image.shape[2]}: {len(self.channels)} poolings"
-                f" need at least {smallest}x{smallest}"
-            )
-        return image

@@ -1,4 +1,4 @@
-"""What every model does with its input first: numbers in the parameters' precision, one row an example."""
+"""What every model does with its input first: numbers in the parameters' precision, as rows or as images."""
 
 from __future__ import annotations
 
@@ -49,3 +49,28 @@ def as_rows(x: ArrayLike) -> jax.Array:
     if numbers.ndim < 2:
         raise FedaxError(f"the input has shape {numbers.shape}: allowed is [batch, features] or more axes")
     return numbers.reshape(numbers.shape[0], -1)
+
+
+def as_images(x: ArrayLike, poolings: int = 0) -> jax.Array:
+    """[batch, height, width, channels], with one channel where the input has no axis for them.
+
+    `poolings` is how often the image will be halved, which it must be large enough for.
+
+    >>> import numpy as np
+    >>> as_images(np.zeros((5, 28, 28), np.uint8)).shape
+    (5, 28, 28, 1)
+    """
+    images = as_float(x)
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4:
+        raise FedaxError(
+            f"the input has shape {images.shape}: allowed is [batch, height, width] or [batch, height, width, channels]"
+        )
+    smallest = 2**poolings
+    if min(images.shape[1:3]) < smallest:
+        raise FedaxError(
+            f"the images are {images.shape[1]}x{images.shape[2]}: {poolings} poolings"
+            f" need at least {smallest}x{smallest}"
+        )
+    return images

@@ -115,6 +115,16 @@ MODELS: dict[str, Entry] = {
             "kernel": _count_option(3),
         },
     ),
+    "resnet18": Entry(
+        "ResNet-18 for 32x32 images, with group normalisation",
+        "fedax.models.group_norm:ResNet18",
+        {"channels": _counts_option((64, 128, 256, 512), at_least=1), "groups": _count_option(2)},
+    ),
+    "small_cnn_gn": Entry(
+        "convolutions with group normalisation, ReLU and 2x2 max pooling, then one dense layer",
+        "fedax.models.group_norm:SmallCNN",
+        {"channels": _counts_option((32, 64, 128), at_least=1), "groups": _count_option(2)},
+    ),
 }
 
 

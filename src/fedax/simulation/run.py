@@ -337,7 +337,7 @@ class Simulation:
         if self.checkpoints is not None:
             self.checkpoints.clear()
         elif self.store is not None and isinstance(self.store.slots, FileSlots):
-            self.store.slots.path.unlink(missing_ok=True)
+            self.store.slots.remove()
 
     def own_models(self) -> Any:
         """The own models of the clients that are evaluated, stacked."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import uuid
 import zlib
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,6 +132,12 @@ class FileSlots:
         if len(slots):
             self._map(slots, "r+")[slots] = rows
 
+    def remove(self) -> None:
+        """Delete the file, and its directory if nothing else is in it."""
+        self.path.unlink(missing_ok=True)
+        if self.path.parent.exists() and not any(self.path.parent.iterdir()):
+            self.path.parent.rmdir()
+
     def flush(self) -> None:
         """Wait until everything is on the disk."""
         with self.path.open("rb+") as file:
@@ -222,5 +229,5 @@ def choose_store(
         return None
     if min(clients, rounds * cohort) * packing.size <= limit:
         return Store(packing, clients, MemorySlots(packing.size))
-    path = path or Path(tempfile.mkdtemp(prefix="fedax-")) / "states.bin"
+    path = path or Path(tempfile.gettempdir()) / f"fedax-{uuid.uuid4().hex}" / "states.bin"  # made when first written
     return Store(packing, clients, FileSlots(path, packing.size))

@@ -1,0 +1,50 @@
+"""How a command ends: the exit code, the one line that a mistake gets, and what an experiment leaves on the screen."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedax.experiments import Outcome
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+
+class Ended(Exception):
+    """A command that has said all there is to say, and ends with this exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def fail(message: str, code: int) -> int:
+    """Say what is wrong, in one line, and return the exit code."""
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return code
+
+
+def conclude(outcome: Outcome) -> None:
+    """Write the reports of an experiment, show its tables, and end as its runs ended."""
+    from fedax.cli.progress import console
+    from fedax.cli.results import show_protocol, show_table, write_reports
+
+    inside = [run.folder for run in outcome.runs]
+    page = write_reports(outcome.folder, inside)
+    if outcome.worked:
+        show_table(console(), inside)
+        show_protocol(console(), inside)
+    console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+    further = f"`fedax resume {shlex.quote(str(outcome.folder))}` goes on"
+    code = 0
+    for run in outcome.runs:
+        if run.status != "finished":
+            code = max(code, INTERRUPTED if run.status == "interrupted" else FAILED)
+            hint = "" if run.status == "diverged" else f"; {further}"
+            fail(f"{run.message} ({run.label}, seed {run.seed}){hint}", code)
+    if outcome.left and code != INTERRUPTED:
+        code = fail(f"interrupted before {outcome.left} of the runs; {further}", INTERRUPTED)
+    if code:
+        raise Ended(code)

@@ -1,0 +1,37 @@
+"""`fedax resume`: go on with runs that were stopped or killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedax.cli.ending import conclude
+
+
+def resume(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The directory of a run or a comparison.", show_default=False)
+    ],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Go on with what did not come to its end, from the last checkpoint, to the same bits.
+
+    \b
+    fedax resume runs/first            a run that was stopped, or killed
+    fedax resume runs/demo             a comparison: the runs that never began, too
+
+    \b
+    How often a run writes a checkpoint, in the experiment:
+        checkpoint_every = 60            seconds; 0 for every few rounds
+    """
+    from fedax.cli.progress import console, watch
+    from fedax.experiments import resume as go_on
+
+    with watch(console(), quiet) as progress:
+        outcome = go_on(run, progress=progress)
+    if not outcome.worked:
+        print(f"{run} has come to its end: only its report is written anew")
+    conclude(outcome)

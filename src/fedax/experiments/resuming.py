@@ -1,0 +1,139 @@
+"""Going on with an experiment that did not come to its end, from what it left on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.experiments.folder import EXPERIMENT, RUNS, STATUS, as_json, resolved_run
+from fedax.experiments.reading import parse
+from fedax.experiments.runner import Outcome, Progress, Run, Runner, Task, plan
+from fedax.experiments.schema import Experiment
+from fedax.simulation.result import HISTORY, read_history
+
+_MACHINE = ("versions", "devices", "chunk", "runs")  # what a resolved experiment says beyond the experiment
+_FREE = ("executor", "checkpoint_every", "state_budget")  # what may change while a comparison is under way
+
+
+def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:
+    """Go on with the runs of a directory that neither finished nor diverged, and begin those that never did.
+
+    folder: that of a run or of a comparison. A run goes on from its last checkpoint to the same bits as if it had never
+        stopped; from the start where there is none. The experiment is the one that `experiment.json` describes there.
+
+    >>> resume(Path("no-such-directory"))
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: 'no-such-directory' is not a run or a comparison: it has no experiment.json
+    """
+    home = _home(folder)
+    experiment = recall(home)
+    tasks = _planned(experiment, home)
+    if home != folder:
+        (task,) = (task for task in tasks if task.run.folder.name == folder.resolve().name)
+        tasks = [Task(dataclasses.replace(task.run, folder=folder), task.table)]
+    if tasks[0].run.folder != home:
+        _refuse_another(experiment, tasks)
+    runs = [_found(task.run) for task in tasks]
+    waiting = [number for number, run in enumerate(runs) if run.status not in ("finished", "diverged")]
+    done: list[Run] = []
+    progress = progress or Progress()
+    if waiting:
+        done = Runner(experiment, [tasks[number] for number in waiting], resume=True).carry_out(progress)
+    else:
+        progress.begin([], experiment.rounds)
+    now = dict(enumerate(runs)) | dict(zip(waiting, done, strict=False))
+    left = waiting[len(done) :]
+    return Outcome(folder, [now[n] for n in now if n not in left], len(tasks) > 1, len(done), len(left))
+
+
+def _planned(experiment: Experiment, home: Path) -> list[Task]:
+    """The experiment's runs, which must be those that a comparison has written down."""
+    tasks = plan(experiment, home)
+    was, names = (_content(home / EXPERIMENT) or {}).get("runs"), [task.run.folder.name for task in tasks]
+    if was is not None and names != was:
+        raise FedaxError(
+            f"the comparison cannot go on under another experiment: its runs were {', '.join(was)} "
+            f"and are {', '.join(names)}"
+        )
+    return tasks
+
+
+def recall(folder: Path) -> Experiment:
+    """The experiment of a run or a comparison, from its `experiment.json`."""
+    path = folder / EXPERIMENT
+    table = _content(path)
+    if table is None:
+        raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
+    if table.get("sweep") is not None:
+        raise FedaxError(f"{str(folder)!r} is a sweep, which cannot go on: it must be a run or a comparison")
+    table = {key: value for key, value in table.items() if key not in _MACHINE}
+    if "seed" in table:
+        table["seeds"] = [table.pop("seed")]
+    try:
+        return parse(_as_toml(table))
+    except FedaxError as error:
+        raise FedaxError(f"{path}: {error}") from None
+
+
+def _home(folder: Path) -> Path:
+    """The comparison that a run is part of: it knows what is measured in all its runs; else the directory itself."""
+    above = folder.resolve().parent
+    about = _content(above.parent / EXPERIMENT) if above.name == RUNS else None
+    inside = about is not None and folder.resolve().name in about.get("runs", ()) and about.get("sweep") is None
+    return above.parent if inside else folder
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    """A JSON file's table; None if there is no such file."""
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FedaxError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
+    return content
+
+
+def _as_toml(content: Any) -> Any:
+    """A resolved table as a file would say it: TOML has infinity, and no word for nothing."""
+    if isinstance(content, dict):
+        return {key: _as_toml(value) for key, value in content.items() if value is not None}
+    if isinstance(content, list):
+        return [_as_toml(value) for value in content]
+    return float(content) if content in ("inf", "-inf") else content
+
+
+def _found(run: Run) -> Run:
+    """A run as its directory has it; one that was killed is still "running"."""
+    about = _content(run.folder / STATUS) or {}
+    rows = read_history(run.folder / HISTORY) if (run.folder / HISTORY).is_file() else []
+    known = {key: about[key] for key in ("status", "round", "message") if key in about}
+    return dataclasses.replace(run, metrics=dict(rows[-1]) if rows else {}, **known)
+
+
+def _refuse_another(experiment: Experiment, tasks: Sequence[Task]) -> None:
+    """Raise if a run of a comparison was begun under another experiment than the comparison now describes."""
+    for task in tasks:
+        was = _content(task.run.folder / EXPERIMENT)
+        if was is not None:
+            now = as_json(resolved_run(experiment, task.table, task.run.seed))
+            apart = list(_apart(was, {key: value for key, value in now.items() if key not in _FREE}))
+            if apart:
+                name = task.run.folder.resolve().name
+                raise FedaxError(f"{name} cannot go on under another experiment: {'; '.join(apart)}")
+
+
+def _apart(was: dict[str, Any], now: dict[str, Any], inside: Sequence[str] = ()) -> Iterator[str]:
+    for key, value in now.items():
+        path = ".".join([*inside, key])
+        before = was.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            yield from _apart(before, value, [*inside, key])
+        elif before != value and not (value is None and path in ("problem.loss", "model.outputs")):
+            yield f"{path} was {before!r} and is {value!r}"
