@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 import fedax
-from fedax.data import Federation
+from fedax.data import Federation, heterogeneity
 from fedax.data.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.building import in_memory
@@ -142,7 +142,8 @@ def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, An
 
 
 def describe_clients(federation: Federation | Lazy) -> dict[str, Any]:
-    """Names, rows and labels of the clients; of those that are evaluated, where they are made as needed.
+    """Names, rows, labels and gradient diversity of the clients; of those that are evaluated, where they are made as
+    needed.
 
     >>> from fedax.data import Federation
     >>> describe_clients(Federation.from_clients([{"y": [0, 1, 1]}, {"y": [0]}]))["label_counts"]
@@ -154,7 +155,8 @@ def describe_clients(federation: Federation | Lazy) -> dict[str, Any]:
     except FedaxError:
         labels = None
     rows = {part: shown.part(part).count.tolist() for part in ("train", "validation", "test")}
-    return {"names": list(shown.names), "label_counts": labels, "rows": rows}
+    zeta = heterogeneity(shown).zeta
+    return {"names": list(shown.names), "label_counts": labels, "rows": rows, "zeta": zeta}
 
 
 def versions() -> dict[str, str]:

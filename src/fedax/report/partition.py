@@ -18,7 +18,7 @@ def partitions(groups: list[Group]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for group in groups:
         for run in group.runs:
-            told = {key: run.clients.get(key) for key in ("names", "label_counts", "rows")}
+            told = {key: run.clients.get(key) for key in ("names", "label_counts", "rows", "zeta")}
             if isinstance(told["rows"], dict) or isinstance(told["label_counts"], list):
                 of = found.setdefault(json.dumps(told), told | {"labels": [], "seeds": []})
                 of["labels"].append(group.label)
@@ -26,7 +26,8 @@ def partitions(groups: list[Group]) -> list[dict[str, Any]]:
     for of in found.values():
         seeds = ", ".join(dict.fromkeys("?" if seed is None else str(seed) for seed in of.pop("seeds")))
         of["title"] = f"{', '.join(dict.fromkeys(of.pop('labels')))}; seed {seeds}"
-        of["words"] = " ".join(words for words in (_sizes(of["rows"]), _labels(of["label_counts"])) if words)
+        said = (_sizes(of["rows"]), _labels(of["label_counts"]), _gradients(of.pop("zeta")))
+        of["words"] = " ".join(words for words in said if words)
     return list(found.values())
 
 
@@ -61,3 +62,14 @@ def _labels(counts: Any) -> str:
         f"variation to the average client's labels is {total_variation(held):.3f}: at 0 all clients are alike, "
         "towards 1 they share no label."
     )
+
+
+def _gradients(zeta: Any) -> str:
+    """How the first gradients differ between clients, in a sentence.
+
+    >>> print(_gradients(1.25))
+    The clients' first gradients differ by zeta = 1.25 (logistic regression at zero weights).
+    """
+    if isinstance(zeta, bool) or not isinstance(zeta, int | float) or not math.isfinite(zeta):
+        return ""
+    return f"The clients' first gradients differ by zeta = {zeta:.4g} (logistic regression at zero weights)."
