@@ -62,7 +62,7 @@ def test_a_run_is_that_of_the_federation_in_memory(name, method):
 def test_what_is_left_to_a_cohort_does_not_depend_on_who_is_shown():
     generator = GENERATORS["even"]
     few, all_ = (fedax.simulate(PROBLEM, Lazy(generator, 2, n), METHODS["SCAFFOLD"], **OPTIONS) for n in (2, 9))
-    np.testing.assert_array_equal(vector(few.model), vector(all_.model))
+    np.testing.assert_allclose(vector(few.model), vector(all_.model), rtol=0, atol=1e-6)  # two programs, two roundings
     assert (few.clients, all_.clients) == (2, 9)
 
 
