@@ -36,7 +36,9 @@ def runners(task: Workload, simulation: Any) -> tuple[dict[str, Runner], dict[st
         else:
             try:
                 found[name] = adapter(task, simulation)
+                found[name](1)
             except Exception as error:  # a peer that does not work here is no reason to stop
+                found.pop(name, None)
                 absent[name] = f"does not start: {type(error).__name__}: {error}"
     return found, absent
 
@@ -46,6 +48,8 @@ def fedjax(task: Workload, simulation: Any) -> Runner:
     import fedjax as library
     import jax
 
+    if not hasattr(jax, "tree_map"):  # a name that FedJAX 0.0.17 uses and JAX has given up
+        jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
     problem, rng = simulation.problem, np.random.default_rng(0)
 
     def slope(params: Any, batch: Any, _: Any) -> Any:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from fedax.randomness import Sampling
 from fedax.schedules import register
 from fedax.vectors import size
 
+T = TypeVar("T")
 LARGE = 1_000_000  # floats of a local state from which copying it in every step would show
 
 
@@ -33,17 +35,22 @@ class Plan:
     batch: int | None  #: rows a minibatch, None for the full local gradient
     max_steps: int  #: local steps of the busiest client
     equal_steps: bool  #: every client takes max_steps
-    max_rows: int  #: training rows of the largest client
-    equal_rows: bool  #: every client has max_rows
+    min_rows: int  #: training rows of the smallest client
+    max_rows: int  #: and of the largest
     sampling: Sampling
     weighted: bool  #: mean by rows rather than by clients
+
+    @property
+    def equal_rows(self) -> bool:
+        return self.min_rows == self.max_rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
     """The federation on the device: flat arrays, and where each client's training rows begin and how many.
 
-    With `make`, a client's rows are made from its number when it takes part, and there are no flat arrays.
+    With `make`, a client's rows are made from its number when it takes part, and there are no flat arrays. With
+    `drawn`, the arrays hold one round's minibatches alone, those of each client in the order of its steps.
     """
 
     arrays: dict[str, jax.Array]
@@ -51,6 +58,7 @@ class Data:
     count: jax.Array
     steps: jax.Array
     make: Callable[[Any, int], Batch] | None = None
+    drawn: bool = False
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], rows: Any, steps: Any, make: Any = None) -> Data:
@@ -66,8 +74,35 @@ class Data:
         start = self.start[client]
         return lambda index: {name: array[start + index] for name, array in self.arrays.items()}
 
+    # -- what a call of a program needs; `fedax.disk.Disk` has the same for rows that are not on the devices ----
 
-register(Data, leaves=["arrays", "start", "count", "steps"], static=["make"])
+    @property
+    def at_once(self) -> int:
+        """How many clients may be in one call."""
+        return len(self.count)
+
+    def traced(self, look: Callable[[Data], T], plan: Plan) -> T:
+        """What `look` finds out by tracing a client's round."""
+        return look(self)
+
+    def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
+        """What some clients need in a round."""
+        return self
+
+    def some(self, who: Any, at_most: int | None = None, also: Any = None) -> tuple[Data, Any]:
+        """What some clients need, and where their rows `also` begin."""
+        return self, None if also is None else also.start
+
+    def blocks(self, blocks: Any, multiple: int) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Blocks of row numbers, a part at a time, with the arrays that they are numbers of."""
+        yield self.arrays, blocks
+
+
+register(Data, leaves=["arrays", "start", "count", "steps"], static=["make", "drawn"])
+
+
+class NotDrawn(Exception):
+    """A client looks at rows that are not among its round's minibatches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +132,8 @@ class Client:
 
     def full(self) -> Oracle:
         """The oracle on all training rows; its n-th fresh one sees a minibatch of the plan's size."""
+        if self.data.drawn:
+            raise NotDrawn
         plan = self.plan
 
         def fresh(n: Any) -> Oracle:
@@ -115,6 +152,8 @@ class Client:
     def _draw(self, fresh: Callable[[Any], Oracle], *counters: Any) -> Oracle:
         """The oracle on a further minibatch, drawn with replacement."""
         assert self.plan.batch is not None
+        if self.data.drawn:
+            raise NotDrawn
         key = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, *counters)
         index = jax.random.randint(key, (self.plan.batch,), 0, self.count)
         return self._at(index, fresh, randomness.AUGMENT_FRESH, *counters)
@@ -126,13 +165,23 @@ class Client:
             batch = self.problem.augment(key, batch)
         return Oracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh)
 
+    def draws(self) -> jax.Array:
+        """The row numbers [steps, batch] of the round's minibatches."""
+        assert self.plan.batch is not None
+        key = randomness.key_for(self.seed, randomness.ROWS, self.round, self.number)
+        plan = self.plan
+        rows: jax.Array = randomness.draw_rows(
+            key, plan.max_steps, plan.batch, self.count, plan.sampling, least=plan.min_rows, most=plan.max_rows
+        )
+        return rows
+
     def oracles(self) -> Callable[[Any], Oracle]:
         """The oracle of each local step k, on the round's minibatches."""
         batch, _ = self.plan.batch, self._fetch
         if batch is None:
             return lambda k: self.full()
-        key = randomness.key_for(self.seed, randomness.ROWS, self.round, self.number)
-        rows = randomness.draw_rows(key, self.plan.max_steps, batch, self.count, self.plan.sampling)
+        shape = (self.plan.max_steps, batch)
+        rows = jnp.arange(math.prod(shape)).reshape(shape) if self.data.drawn else self.draws()
 
         def at(k: Any) -> Oracle:
             def fresh(n: Any) -> Oracle:

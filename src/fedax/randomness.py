@@ -9,6 +9,9 @@ one round maps (l, r) to (r, l + F(r) mod a), which is a bijection for any F; a 
 walks on along its cycle until it falls below n, which keeps it a bijection. As a^2 exceeds n by a few sqrt(n),
 few ever walk. An even a matters: with an odd one every round is an even permutation, and small n come out
 visibly uneven.
+
+Of few rows (up to `FEW`) the bijection is instead the rank of a hash of the index among the hashes of all n, which costs
+n comparisons and never walks.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import jax.numpy as jnp
 
 COHORT, INIT, ROWS, FRESH, AUGMENT, AUGMENT_FRESH = range(6)  # purposes
 ROUNDS = 10  # of the Feistel network
+FEW = 64  # rows up to which ranking costs less than walking
 Sampling = Literal["epochs", "iid"]
 
 
@@ -91,26 +95,49 @@ def draw_cohort(seed: Any, round: Any, clients: int, cohort: int) -> jax.Array:
     return drawn
 
 
-@functools.partial(jax.jit, static_argnames=("steps", "batch", "sampling"))
-def draw_rows(key: jax.Array, steps: int, batch: int, count: Any, sampling: Sampling) -> jax.Array:
+@functools.partial(jax.jit, static_argnames=("most",))
+def ranked(word: jax.Array, index: jax.Array, n: Any, most: int = FEW) -> jax.Array:
+    """Where a random permutation of {0, ..., n-1}, n <= most, takes each index; `word` is 32 bits for each index.
+
+    The hash is a bijection of 32 bits, so no two indices have the same and ranks are a permutation.
+
+    >>> sorted(ranked(jnp.full(6, 2026, jnp.uint32), jnp.arange(6), 6).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+    others = jnp.arange(most, dtype=jnp.uint32)
+    hashes = _mix(word[..., None] ^ others)
+    own = _mix(word ^ jnp.asarray(index, jnp.uint32))
+    before = (hashes < own[..., None]) & (others < jnp.asarray(n, jnp.uint32))
+    return jnp.sum(before, axis=-1, dtype=jnp.int32)
+
+
+@functools.partial(jax.jit, static_argnames=("steps", "batch", "sampling", "least", "most"))
+def draw_rows(
+    key: jax.Array, steps: int, batch: int, count: Any, sampling: Sampling, least: int = 1, most: int = 2**31 - 1
+) -> jax.Array:
     """The row numbers [steps, batch] of a client's round: reshuffled epochs, or drawn with replacement.
 
     Epochs follow one another without a gap: a batch that reaches the end of one is completed from the next.
+    The draw is a function of the key and the count; that least <= count <= most only saves work.
     """
     count = jnp.asarray(count, jnp.int32)
     if sampling == "iid":
         return jax.random.randint(key, (steps, batch), 0, count)
     position = jnp.arange(steps * batch, dtype=jnp.int32)
     epoch = position // count
-    rows: jax.Array = shuffled(_epoch_keys(key, epoch), position - epoch * count, count)
-    batches: jax.Array = rows.reshape(steps, batch)
-    return batches
+    index = position - epoch * count
+    words = _epoch_words(key, epoch)
+    rows = jnp.zeros_like(position)
+    if least <= FEW:
+        rows = ranked(_mix(words[0] ^ words[1]), index, count, min(most, FEW))
+    if most > FEW:
+        keys = jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
+        rows = jnp.where(count <= FEW, rows, shuffled(keys, index, jnp.maximum(count, FEW)))
+    return rows.reshape(steps, batch)
 
 
-def _epoch_keys(key: jax.Array, epoch: jax.Array) -> jax.Array:
-    """A key for each position, the same within an epoch; hashed, for threefry a position would cost more."""
+def _epoch_words(key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Two words for each position, the same within an epoch; hashed, for threefry a position would cost more."""
     words = jax.random.key_data(key).astype(jnp.uint32)
     turned = _mix(epoch.astype(jnp.uint32) * jnp.uint32(0x85EBCA6B) + words[0])
-    data = jnp.stack([turned, jnp.broadcast_to(words[1], turned.shape)], axis=-1)
-    keys: jax.Array = jax.random.wrap_key_data(data, impl="threefry2x32")
-    return keys
+    return turned, jnp.broadcast_to(words[1], turned.shape)

@@ -50,8 +50,8 @@ def make_plan(
         batch=batch_size,
         max_steps=int(steps.max()),
         equal_steps=bool(steps.min() == steps.max()),
+        min_rows=int(count.min()),
         max_rows=int(count.max()),
-        equal_rows=bool(count.min() == count.max()),
         sampling=sampling,
         weighted=weighted,
     )
