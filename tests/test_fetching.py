@@ -163,6 +163,41 @@ def test_without_a_hash_the_lines_are_counted_and_nothing_is_continued(shelf, tm
     assert shelf.sent == [70, len(text) - 7, len(text)]
 
 
+def test_without_a_published_hash_the_first_download_is_pinned(shelf, tmp_path):
+    text, other = b"+1 1:1\n-1 2:1\n" * 50, b"+1 1:1\n-1 3:1\n" * 50
+    shelf.files["/w8a/w8a.t"] = text
+    file = published(shelf, "w8a/w8a.t", sha256=None, lines=100)
+    path = find(file)
+    assert left(tmp_path) == ["w8a/w8a.t", "w8a/w8a.t.sha256"]
+    pin = path.with_name("w8a.t.sha256")
+    assert pin.read_text() == hashlib.sha256(text).hexdigest()
+    path.write_bytes(other)
+    with pytest.raises(FedaxError, match=r"w8a\.t is not what was downloaded: delete it"):
+        find(file)
+    path.unlink()
+    shelf.files["/w8a/w8a.t"] = other
+    with pytest.raises(FedaxError, match=r"of 100 lines, or not the one that came first, .*w8a\.t\.sha256"):
+        find(file)
+    assert left(tmp_path) == ["w8a/w8a.t.sha256"]
+    shelf.files["/w8a/w8a.t"] = text
+    assert find(file).read_bytes() == text
+    pin.unlink()
+    path.unlink()
+    shelf.files["/w8a/w8a.t"] = other
+    assert find(file).read_bytes() == other
+
+
+def test_the_users_own_file_is_checked_by_its_rows_not_by_a_hash_beside_it(shelf, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDAX_DATA", str(tmp_path / "own"))
+    own = tmp_path / "own" / "w8a" / "w8a"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"+1 1:1\n")
+    own.with_name("w8a.sha256").write_text("another")
+    assert find(published(shelf, "w8a/w8a", sha256=None, lines=1)) == own
+    with pytest.raises(FedaxError, match=r"w8a has 1 rows: w8a/w8a as published has 49749"):
+        libsvm.w8a("train")
+
+
 def test_the_next_address_is_asked(shelf):
     right = f"{shelf.address}/some/file.bin"
     file = published(shelf, addresses=(f"{shelf.address}/gone", "http://127.0.0.1:9/closed", right))

@@ -3,15 +3,18 @@
 Objective:  shared  x* = argmin over x of (1/n) sum_i f_i(x)
             own     min over v of f_i(v) + (lam/2) ||v - x*||^2
 
-                                                                  Li et al. 2021, Algorithm 1:
-    client, K times:               x_i <- x_i - lr g_i(x_i)       FedAvg's, from the server's x
-    client, personal_steps times:  v <- v - personal_lr (g_i(v) + lam (v - x))
-    server:  x <- x + mean_i(x_i - x)
+                                                             Li et al. 2021, Algorithm 1, its statements counted:
+    client, K times:               x_i <- x_i - lr g_i(x_i)       the device's first, UPDATE_GLOBAL from the server's x
+    client, personal_steps times:
+            v <- v - personal_lr (g_i(v) + lam (v - x))           the device's second, its s local iterations
+                                   x_i - x goes up                the device's third
+    server:                        x <- x + mean_i(x_i - x)       the round's last, AGGREGATE
 
-v is pulled towards the x that the round began with. With personal_steps = None v takes one step with each step of
-x_i and on the same minibatch, as the authors' program does; a number makes that many after the K steps, on
-minibatches of their own. A client that joins after training starts its v at the shared model. lam = 0 is training
-without federation; as lam grows v stays at x.
+The paper leaves UPDATE_GLOBAL and AGGREGATE open; here they are FedAvg's. v is pulled towards the x that the round
+began with. With personal_steps = None v takes one step with each step of x_i and on the same minibatch, as the
+authors' program does; a number makes that many after the K steps, on minibatches of their own. A client
+that joins after training starts its v at the shared model. lam = 0 is training without federation; as lam grows v
+stays at x.
 """
 
 from __future__ import annotations

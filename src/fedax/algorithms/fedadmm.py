@@ -2,13 +2,15 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x) + psi(x),  as  min (1/n) sum_i f_i(x_i) + psi(x),  x_i = x
 
-    client, K times:  x_i <- x_i - lr (g_i(x_i) + z_i + (x_i - x) / eta)      Wang et al. 2022, Algorithm 2:
-                      K gradient steps on f_i(u) + <z_i, u - x> + ||u - x||^2 / (2 eta), started at x
-                      z_i <- z_i + (x_i - x) / eta
-                      xhat_i <- x_i + eta z_i
-    server:           x <- prox of eta psi at the mean of ALL clients' latest xhat_i
+                                                            Wang et al. 2022, Algorithm 2, its statements by name:
+    client, K times:  x_i <- x_i - lr (g_i(x_i) + z_i + (x_i - x) / eta)    the client's argmin of its Lagrangian
+                      z_i <- z_i + (x_i - x) / eta                          the client's dual step
+                      xhat_i <- x_i + eta z_i, whose change goes up         the client's xhat, and what it sends
+    server:           the mean of ALL clients' latest xhat_i                the server's first
+                      x <- prox of eta psi at that mean                     the server's second
 
-The server's line minimises psi(u) + (1/n) sum_i (||x_i - u||^2 / (2 eta) - <z_i, u>)
+The argmin is of f_i(u) + <z_i, u - x> + ||u - x||^2 / (2 eta), here by K gradient steps from x. The server's two
+together minimise psi(u) + (1/n) sum_i (||x_i - u||^2 / (2 eta) - <z_i, u>)
 = psi(u) + ||u - (1/n) sum_i xhat_i||^2 / (2 eta) + constant, hence the prox with eta itself: psi is added to
 the MEAN of the f_i. (Added to their sum, it would be eta / n.)
 
@@ -16,10 +18,16 @@ The server keeps the mean of all xhat_i (x0 at first) and clients send the chang
 z_i = -grad f_i(x) and x = prox_{eta psi}(x - eta mean_i grad f_i(x)): the minimiser, for any K and cohort.
 Where the inner solver starts is not said; here it is x.
 
-FedPD (Zhang et al. 2021, Algorithm 1) is the same for all clients, except that with probability `skip` a
-round ends without communication: each client then takes its own xhat_i for x. The minimiser is no fixed
-point of such a round (xhat_i = x - eta grad f_i(x) there), so with skip > 0 clients that differ keep a
-distance.
+FedPD is the same for all clients, psi = 0 in the paper, except how a round ends:
+
+                                                            Zhang et al. 2021, Algorithm 1, its statements by name:
+    client:  x_i, z_i and xhat_i as above                         the local updates: oracle, dual, and own copy of x
+    with probability 1 - skip:  x <- mean_i(xhat_i), for all      the global communication
+    with probability skip:      x <- xhat_i, each its own         the local end of the round
+
+The oracle is any solver that is exact enough; the authors' program goes on from the client's last x_i, here it starts
+at x. The minimiser is no fixed point of a round that skips (xhat_i = x - eta grad f_i(x) there), so with skip > 0
+clients that differ keep a distance.
 """
 
 from __future__ import annotations

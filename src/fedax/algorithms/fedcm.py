@@ -2,11 +2,14 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
-    client, K times:  x_i <- x_i - lr (alpha g_i(x_i) + (1 - alpha) D)        Xu et al. 2021
-    server:           D <- mean_i(x - x_i) / (K lr), on a gradient's scale
-                      x <- x + server_lr mean_i(x_i - x)
+                                                             Xu et al. 2021, the listing of FedCM, by statement:
+    client, K times:  v = alpha g_i(x_i) + (1 - alpha) D              the local step's direction v
+                      x_i <- x_i - lr v                               the local step
+                      x_i - x goes up                                 the client's last, its change
+    server:           D <- mean_i(x - x_i) / (K lr)                   the server's first, on a gradient's scale
+                      x <- x + server_lr mean_i(x_i - x)              the server's second
 
-D starts at 0, so the first round's steps are alpha times FedAvg's. The paper writes the server's step as
+D starts at 0, so the first round's steps are alpha times FedAvg's. The paper writes the server's second as
 x - eta_g D, whose rate is K lr times server_lr here; server_lr = 1 is the plain mean. Where lr changes from
 step to step, or clients work unequally, K lr is the mean over the cohort of the sum of the rates taken: one
 number that goes up beside the change. At rest D = 0 and the clients take FedAvg's steps with the rate

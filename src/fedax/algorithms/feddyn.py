@@ -2,17 +2,20 @@
 
 Objective:  min over x of  (1/n) sum_i f_i(x)
 
-    client, K times:  x_i <- x_i - lr (g_i(x_i) - h_i + alpha (x_i - x))      Acar et al. 2021, Algorithm 1:
-                      K gradient steps on f_i(z) - <h_i, z> + (alpha/2) ||z - x||^2, started at x
-                      h_i <- h_i - alpha (x_i - x)
-    server:           h   <- h - alpha (m/n) mean_i(x_i - x)
-                      x   <- mean_i(x_i) - h / alpha
+                                                              Acar et al. 2021, Algorithm 1, its statements counted:
+    client, K times:  x_i <- x_i - lr (g_i(x_i) - h_i + alpha (x_i - x))    the device's first, its argmin
+                      h_i <- h_i - alpha (x_i - x)                          the device's second
+    server:           h   <- h - alpha (m/n) mean_i(x_i - x)                the round's last but one
+                      x   <- mean_i(x_i) - h / alpha                        the round's last
+
+The first is the argmin of f_i(z) - <h_i, z> + (alpha/2) ||z - x||^2, here by K gradient steps from x; h_i is what the
+paper writes as the gradient of L_k at the device's last model. A device that sits out keeps its h_i.
 
 If the inner problem is solved exactly, h_i is the gradient of f_i at x_i. The paper's analysis asks for that;
 the fixed point does not: whatever K, at rest x_i = x, so h_i = grad f_i(x), and h = mean_i(h_i) = 0. That is
 the minimiser, for any cohort. h is the mean of h_i over ALL clients, which is why the server scales by m/n.
 
-The paper prints the server's first line as h - (alpha/n) (sum_i x_i - x), which leaves open whether x is under
+The paper prints the server's first statement as h - (alpha/n) (sum_i x_i - x), which leaves open whether x is under
 the sum. It is: else h would not be the mean of h_i, and the authors' code is as here.
 """
 

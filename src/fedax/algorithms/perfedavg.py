@@ -2,11 +2,11 @@
 
 Objective:  min over w of  (1/n) sum_i f_i(w - alpha grad f_i(w))
 
-                                                                             Fallah et al. 2020, Algorithm 1:
+                                                             Fallah et al. 2020, Algorithm 1, its statements counted:
     client, K times, three independent minibatches D, D' and D'':
-        a = w - alpha grad f_D(w)                                            the adapted point
-        w <- w - lr (I - alpha H_D''(w)) grad f_D'(a)
-    server:  w <- mean_i(w_i)
+        a = w - alpha grad f_D(w)                                a local step's first two: gradient, adapted point
+        w <- w - lr (I - alpha H_D''(w)) grad f_D'(a)            a local step's third
+    server:  w <- mean_i(w_i)                                    the round's last
 
 order: "exact" takes the Hessian-vector product by automatic differentiation; "hessian-free" takes the paper's
 (grad f(w + delta g) - grad f(w - delta g)) / (2 delta) for it, g = grad f_D'(a), both on D''; "first" leaves the

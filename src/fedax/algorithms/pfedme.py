@@ -2,16 +2,18 @@
 
 Objective:  min over w of  (1/n) sum_i F_i(w),  F_i(w) = min over theta of f_i(theta) + (lam/2) ||theta - w||^2
 
-                                                                             Dinh et al. 2020, Algorithm 1:
+                                                             Dinh et al. 2020, Algorithm 1, its statements counted:
+    client:  w <- x                                                       before the local rounds
     client, K times, one minibatch D:
-        theta ~ argmin over theta of  f_D(theta) + (lam/2) ||theta - w||^2
-        w <- w - lr lam (w - theta)                  lam (w - theta) is the envelope's gradient
-    server:  x <- (1 - beta) x + beta mean_i(w_i)
+        theta ~ argmin over theta of  f_D(theta) + (lam/2) ||theta - w||^2    a local round's first
+        w <- w - lr lam (w - theta)                                           a local round's second
+    server:  x <- (1 - beta) x + beta mean_i(w_i)                         the global round's last
 
-The paper asks for theta up to an accuracy and leaves the way there open. Here it is `inner_steps` gradient steps of
-rate `inner_lr`, all on the step's minibatch, from theta = w (the authors' program starts at the theta before). The
-client's own model is theta, not w: found from the server's x with the full local gradient, so that a client keeps
-nothing and one that joins late needs nothing.
+lam (w - theta) is the envelope's gradient. In the listing all clients work and a sample of them sends; here the sample
+alone works, which gives the same x. The paper asks for theta up to an accuracy and leaves the way there open. Here it
+is `inner_steps` gradient steps of rate `inner_lr`, all on the step's minibatch, from theta = w (the authors' program
+starts at the theta before). The client's own model is theta, not w: found from the server's x with the full local
+gradient, so that a client keeps nothing and one that joins late needs nothing.
 
 One inner step with lam inner_lr = 1 is FedAvg. With the inner problem solved, lam (w - theta) = grad f_D(theta),
 which goes to grad f_D(w) as 1/lam when lam grows: FedAvg again.

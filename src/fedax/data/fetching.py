@@ -4,12 +4,16 @@ A fetch goes through pooch into the cache, the directory FEDAX_CACHE or the user
 so far stays beside the file's place as `<file>.part`, and the next try goes on from there. The file gets its name
 only when it is whole and its hash is the published one. FEDAX_OFFLINE=1 forbids the network.
 
+Of a file of which nobody states a hash, the first download is pinned: its lines must be as many as published, its hash
+is kept beside it as `<file>.sha256`, and every later use and download must have that hash.
+
 Files below FEDAX_DATA are the user's own, perhaps packed in another way: no hash is asked of them, their readers
 check what is in them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import time
@@ -82,8 +86,12 @@ def present(file: Published) -> Path | None:
 
 
 def find(file: Published, progress: Progress | None = None) -> Path:
-    """Where the file is, fetched into the cache if it is not there yet."""
-    return present(file) or _fetch(file, progress)
+    """Where the file is, fetched into the cache if it is not there yet; a pinned one must still be what it was."""
+    path = present(file) or _fetch(file, progress)
+    pin = _pin(path)
+    if file.lines and path == cache() / file.name and pin.is_file() and _hash(path) != pin.read_text():
+        raise FedaxError(f"{path} is not what was downloaded: delete it to download it again, or {pin} to keep it")
+    return path
 
 
 def _fetch(file: Published, progress: Progress | None) -> Path:
@@ -105,19 +113,21 @@ def _from_any(file: Published, target: Path, progress: Progress | None, by_hand:
     import pooch
     from requests import RequestException
 
-    part = target.with_name(f"{target.name}.part")
+    part, pin = target.with_name(f"{target.name}.part"), _pin(target)
+    known = pin.read_text() if file.lines and pin.is_file() else file.sha256
     reasons = []
     for address in file.addresses:
         download = Continued(file, part, progress or _Unwatched())
         try:
             with _quiet(pooch.get_logger()):
-                pooch.retrieve(address, file.sha256, target.name, target.parent, downloader=download)
+                pooch.retrieve(address, known, target.name, target.parent, downloader=download)
             return target
         except RequestException as error:
             reasons.append(f"{address}: {_reason(error)}")
         except ValueError:  # also pooch's word for another hash; what came is deleted
-            known = f"whose SHA-256 is {file.sha256}" if file.sha256 else f"of {file.lines} lines"
-            reasons.append(f"{address}: what came is not the published file, {known}")
+            stated = f"whose SHA-256 is {file.sha256}" if file.sha256 else f"of {file.lines} lines"
+            first = f", or not the one that came first, whose SHA-256 is in {pin}" if known != file.sha256 else ""
+            reasons.append(f"{address}: what came is not the published file, {stated}{first}")
     kept = part.stat().st_size if file.sha256 and part.is_file() else 0
     again = f"the next try goes on from byte {kept}, or {by_hand}" if kept else by_hand
     raise FedaxError(f"{file.name} cannot be downloaded ({'; '.join(reasons)}): {again}")
@@ -151,6 +161,8 @@ class Continued:
         if self.file.lines and _lines(self.part) != self.file.lines:
             self.part.unlink()
             raise ValueError("another number of lines")
+        if self.file.lines:
+            _keep_first(_pin(self.part.with_suffix("")), _hash(self.part))
         self.part.replace(output_file)
 
     def _receive(self, answer: Any, here: int) -> None:
@@ -161,6 +173,23 @@ class Continued:
                 file.write(chunk)
                 here += len(chunk)
                 self.progress(self.file.name, here, total)
+
+
+def _pin(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _keep_first(pin: Path, sha256: str) -> None:
+    """Write the pin, whole or not at all, if there is none."""
+    if not pin.is_file():
+        new = pin.with_name(f"{pin.name}.part")
+        new.write_text(sha256)
+        new.replace(pin)
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _lines(path: Path) -> int:

@@ -22,7 +22,7 @@ A9A = (
         "a9a/a9a.t", (_ADDRESS + "a9a.t",), "1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9", 1164628
     ),
 )
-# Nobody states a hash of w8a; its publisher states how many rows it has.
+# Nobody states a hash of w8a; its publisher states how many rows it has. The first download is pinned (`fetching`).
 W8A = (
     Published("w8a/w8a", (_ADDRESS + "w8a",), lines=49749),
     Published("w8a/w8a.t", (_ADDRESS + "w8a.t",), lines=14951),
@@ -51,5 +51,8 @@ def libsvm(path: str, features: int | None = None) -> dict[str, Array]:
 
 
 def _binary(file: Published, features: int) -> dict[str, Array]:
-    x, y = read_libsvm(find(file), features)
+    path = find(file)
+    x, y = read_libsvm(path, features)
+    if file.lines and len(y) != file.lines:
+        raise FedaxError(f"{path} has {len(y)} rows: {file.name} as published has {file.lines}")
     return {"x": x, "y": (y > 0).astype(np.int32)}
