@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 from fedax.errors import FedaxError
-from fedax.models import CNN, MLP, MODELS, Linear, convolve, max_pool, model
+from fedax.models import CNN, MLP, MODELS, Linear, convolve, max_pool, model, winograd
 
 KEY = jax.random.key(0)
 SMALL: dict[str, dict[str, Any]] = {
@@ -221,6 +221,16 @@ def test_convolution_is_xla_s_own(size: Any, window: Any, strides: Any, channels
     with jax.enable_x64(True):
         x, w = jnp.asarray(rng.normal(size=(2, *size, channels[0]))), rng.normal(size=(*window, *channels))
         assert_same_convolution(x, jnp.asarray(w), strides, padding)
+
+
+@settings(deadline=None, max_examples=10)
+@given(size=st.tuples(st.integers(2, 7), st.integers(2, 7)), padding=paddings)
+def test_fewer_products_give_xla_s_own_convolution(size: Any, padding: Any) -> None:
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        x, w = jnp.asarray(rng.normal(size=(2, *size, 16))), jnp.asarray(rng.normal(size=(3, 3, 16, 17)))
+        assert winograd.serves(w, (1, 1))
+        assert_same_convolution(x, w, (1, 1), padding)
 
 
 @pytest.mark.parametrize("order", [("NWC", "WIO", "NWC"), ("NDHWC", "DHWIO", "NDHWC")])
