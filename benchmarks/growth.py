@@ -1,18 +1,21 @@
 """How a round's time and the peak memory grow: with clients, with the cohort, with local steps, with parameters.
 
-    python benchmarks/growth.py [clients cohort steps parameters] [--longest 3]
+    python benchmarks/growth.py [clients cohort steps parameters disk] [--longest 3]
 
-SCAFFOLD, so that every client has a state of the model's size, on generated clients that are made as they take part.
-Each measurement has a process of its own, whose peak memory is then its own as well. "bare" is that of a process
-that only imports Fedax. The table is saved in results/growth.json and, to be read, in results/growth.md; axes that are
-not asked for keep the rows they have there.
+SCAFFOLD, so that every client has a state of the model's size, on generated clients that are made as they take part;
+"disk" is FedDeper with a multilayer perceptron and 4 GiB for the models that clients keep, of which 100,000 clients
+need twenty times as much. Each measurement has a process of its own, whose peak memory is then its own as well. "bare"
+is that of a process that only imports Fedax. The figures are saved in results/growth.json and written, as a table and a
+picture, into docs/performance.md; axes that are not asked for keep the rows they have.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
+import re
 import resource
 import statistics
 import subprocess
@@ -21,33 +24,41 @@ import time
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
-FEATURES, CLASSES, BATCH, REPEATS = 60, 10, 8, 5
+HERE = Path(__file__).resolve().parent
+SAVED = HERE / "results" / "growth.json"
+PAGE = HERE.parent / "docs" / "performance.md"
+PICTURE = PAGE.parent / "performance" / "growth.svg"
+CLASSES, BATCH, REPEATS, ROUNDS = 10, 8, 5, 400
 
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What is measured: a hidden layer of 0 is logistic regression."""
+    """What is measured: without hidden layers it is logistic regression."""
 
     clients: int
     cohort: int
     steps: int
-    hidden: int = 0
+    hidden: tuple[int, ...] = ()
+    features: int = 60
+    method: str = "SCAFFOLD"
+    budget: str = "2GiB"
 
     @property
     def parameters(self) -> int:
         """Of the model."""
-        if not self.hidden:
-            return (FEATURES + 1) * CLASSES
-        return (FEATURES + 1) * self.hidden + (self.hidden + 1) * CLASSES
+        widths = (self.features, *self.hidden, CLASSES)
+        return sum((into + 1) * out for into, out in itertools.pairwise(widths))
 
 
+MLP = {"hidden": (200, 200), "features": 784, "method": "FedDeper", "budget": "4GiB"}
 AXES = {
     "clients": [Size(10**e, 1_000, 5) for e in (3, 4, 5, 6)],
     "cohort": [Size(100_000, 10**e, 5) for e in (1, 2, 3, 4)],
     "steps": [Size(10_000, 100, k) for k in (1, 10, 100)],
-    "parameters": [Size(100, 10, 5, hidden) for hidden in (0, 100, 1_000, 14_000, 140_000)],
+    "parameters": [Size(100, 10, 5, hidden) for hidden in ((), (100,), (1_000,), (14_000,), (140_000,))],
+    "disk": [Size(n, 100, 5, **MLP) for n in (1_000, 100_000)],
 }
+ALONG = {"disk": "clients"}  # what grows along an axis that is not called so
 
 
 def measure(size: Size, longest: float) -> dict[str, Any]:
@@ -60,18 +71,20 @@ def measure(size: Size, longest: float) -> dict[str, Any]:
     fedax.Simulation  # noqa: B018  (imported when it is first named)
     bare, began = _peak(), time.perf_counter()
     clients = SyntheticClients(
-        clients=size.clients, gamma=0.5, beta=0.5, rows=40, features=FEATURES, classes=CLASSES, test_share=0.2
+        clients=size.clients, gamma=0.5, beta=0.5, rows=40, features=size.features, classes=CLASSES, test_share=0.2
     )
-    layers = {"hidden": (size.hidden,)} if size.hidden else {}
+    layers = {"hidden": size.hidden} if size.hidden else {}
     net = model("mlp" if size.hidden else "logistic", outputs=CLASSES, **layers)
+    method = fedax.SCAFFOLD(lr=0.01) if size.method == "SCAFFOLD" else fedax.FedDeper(lr=0.01, rho=0.005)
     simulation = fedax.Simulation(
         fedax.Problem(net, loss="cross_entropy"),
         Lazy(clients, shown=10),
-        fedax.SCAFFOLD(lr=0.01),
-        rounds=10**6,
+        method,
+        rounds=ROUNDS,
         cohort=size.cohort,
         local_steps=size.steps,
         batch_size=BATCH,
+        state_budget=size.budget,
     )
 
     def train(rounds: int) -> float:
@@ -85,14 +98,17 @@ def measure(size: Size, longest: float) -> dict[str, Any]:
     rounds = max(1, min(64, int(longest / REPEATS / once)))
     took = [train(rounds) / rounds for _ in range(REPEATS)]
     store = simulation.store
+    simulation.close()
+    kinds = {"MemorySlots": "beside them", "FileSlots": "in a file"}
     return {
         "setup s": round(setup, 2),
         "first round s": round(first, 2),
         "ms a round": [round(1e3 * s, 2) for s in (min(took), statistics.median(took), max(took))],
+        "rounds": 2 + rounds * REPEATS,
         "peak MB": round(_peak()),
         "bare MB": round(bare),
         "executor": f"{simulation.executor.name}, {simulation.executor.devices} devices",
-        "states": "on the devices" if store is None else type(store.slots).__name__,
+        "states": "on the devices" if store is None else kinds[type(store.slots).__name__],
     }
 
 
@@ -112,16 +128,58 @@ def apart(size: Size, longest: float) -> dict[str, Any]:
     return {**dataclasses.asdict(size), "parameters": size.parameters, **figures}
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table for the documentation."""
-    head = ["along", "clients", "cohort", "steps", "parameters", "ms a round", "peak MB", "states"]
+def markdown(table: dict[str, list[dict[str, Any]]]) -> str:
+    """The table for the documentation: what grows along each axis is in bold, and its first row is the measure."""
+    head = ["method", "clients", "cohort", "steps", "parameters", "ms a round", "times", "peak MB", "states"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in rows:
-        low, middle, high = row["ms a round"]
-        sizes = [f"{row[k]:,}" for k in ("clients", "cohort", "steps", "parameters")]
-        cells = [row["along"], *sizes, f"{middle} ({low} to {high})", f"{row['peak MB']:,}", row["states"]]
-        lines.append(f"| {' | '.join(cells)} |")
+    for axis, rows in table.items():
+        for row in rows:
+            low, middle, high = row["ms a round"]
+            cells = [row["method"]]
+            for key in ("clients", "cohort", "steps", "parameters"):
+                cells.append(f"**{row[key]:,}**" if key == ALONG.get(axis, axis) else f"{row[key]:,}")
+            times = middle / rows[0]["ms a round"][1]
+            cells += [f"{middle:.3g} ({low:.3g} to {high:.3g})", f"{times:.3g}", f"{row['peak MB']:,}", row["states"]]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def draw(table: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """Time a round above, peak memory below, both axes logarithmic; the dotted line is linear growth."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams |= {"svg.hashsalt": "growth", "font.size": 8}
+    from matplotlib import pyplot
+
+    axes = [axis for axis in table if axis not in ALONG]
+    figure, panels = pyplot.subplots(2, len(axes), figsize=(2.4 * len(axes), 4), squeeze=False)
+    for column, axis in enumerate(axes):
+        x = [row[axis] for row in table[axis]]
+        curves = [[row["ms a round"][1] for row in table[axis]], [row["peak MB"] for row in table[axis]]]
+        for panel, y in zip(panels[:, column], curves, strict=True):
+            panel.loglog(x, y, "o-", markersize=3)
+        panels[0, column].loglog(x, [curves[0][-1] * value / x[-1] for value in x], ":", color="grey", linewidth=0.8)
+        panels[0, column].set_title("local steps" if axis == "steps" else axis)
+        panels[0, column].set_ylim(min(curves[0]) / 2, max(curves[0]) * 2)
+        panels[1, column].set_ylim(100, max(2e3, 2 * max(curves[1])))
+    panels[0, 0].set_ylabel("ms a round")
+    panels[1, 0].set_ylabel("peak MB")
+    figure.tight_layout()
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def publish(table: dict[str, list[dict[str, Any]]]) -> None:
+    """Save the figures, and put the table and the picture between the marks in the documentation."""
+    SAVED.parent.mkdir(exist_ok=True)
+    SAVED.write_text(json.dumps(table, indent=1) + "\n")
+    draw(table, PICTURE)
+    shown = f"<!-- growth -->\n{markdown(table)}\n![growth](performance/{PICTURE.name})\n<!-- /growth -->"
+    page, found = re.subn("<!-- growth -->.*<!-- /growth -->", lambda _: shown, PAGE.read_text(), flags=re.DOTALL)
+    assert found == 1, "docs/performance.md must have the marks once"
+    PAGE.write_text(page)
 
 
 def main() -> None:
@@ -129,25 +187,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A round's time and peak memory as a federation grows.")
     parser.add_argument("axes", nargs="*", help=f"of {', '.join(AXES)}; all unless given")
     parser.add_argument("--longest", type=float, default=3.0, help="seconds of rounds a measurement")
+    parser.add_argument("--look", action="store_true", help="measure the smallest two of each axis, and save nothing")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(measure(Size(**json.loads(given.one)), given.longest)))
+        size = json.loads(given.one)
+        print(json.dumps(measure(Size(**{**size, "hidden": tuple(size["hidden"])}), given.longest)))
         return
     if unknown := set(given.axes) - set(AXES):
         parser.error(f"no axis {', '.join(sorted(unknown))}: there are {', '.join(AXES)}")
-    saved = RESULTS / "growth.json"
-    table = json.loads(saved.read_text()) if saved.is_file() else {}
+    table = json.loads(SAVED.read_text()) if SAVED.is_file() else {}
     for axis in given.axes or AXES:
         table[axis] = []
-        for size in AXES[axis]:
-            table[axis].append({"along": axis, **apart(size, given.longest)})
+        for size in AXES[axis][: 2 if given.look else None]:
+            table[axis].append(apart(size, given.longest))
             print(json.dumps(table[axis][-1]), flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    rows = [row for axis in AXES for row in table.get(axis, [])]
-    saved.write_text(json.dumps(table, indent=1) + "\n")
-    (RESULTS / "growth.md").write_text(markdown(rows))
-    print(markdown(rows) + "saved benchmarks/results/growth.json and growth.md")
+    table = {axis: table[axis] for axis in AXES if axis in table}
+    print(markdown(table))
+    if not given.look:
+        publish(table)
+        print("saved benchmarks/results/growth.json, docs/performance.md and docs/performance/growth.svg")
 
 
 if __name__ == "__main__":

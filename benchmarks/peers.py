@@ -2,7 +2,8 @@
 
 Each is used as its own documentation does for simulation on one machine, with the same model, the same steps and the
 same mean; their other methods are not ours to write, so only FedAvg is compared. FedJAX gets Fedax's model, convolution
-included. Flower gets the PyTorch model, one process a core; starting its processes is not counted.
+included. pfl, FedLab and Flower get the PyTorch model, Flower with one process a core; starting its processes is not
+counted, nor is an evaluation of any.
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ def runners(task: Workload, simulation: Any) -> tuple[dict[str, Runner], dict[st
     for name, (package, adapter) in PEERS.items():
         if importlib.util.find_spec(package) is None:
             absent[name] = "not installed"
-        elif adapter is None:
-            absent[name] = "no adapter"
         elif task.method != "FedAvg":
             absent[name] = f"no adapter for {task.method}"
         else:
@@ -161,9 +160,112 @@ def _flower_client(name: str, context: Any) -> Any:
     return Client().to_client()
 
 
-PEERS: dict[str, tuple[str, Callable[[Workload, Any], Runner] | None]] = {
+def pfl(task: Workload, simulation: Any) -> Runner:
+    """pfl's FederatedAveraging in its simulated backend, one process."""
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.data.pytorch import PyTorchTensorDataset
+    from pfl.data.sampling import get_user_sampler
+    from pfl.hyperparam import NNTrainHyperParams
+    from pfl.model.pytorch import PyTorchModel
+
+    import torch
+    from benchmarks import torch_loops
+
+    torch.set_num_threads(torch_loops.cores())
+    x, y = torch_loops.tensors(task)
+    net, loss = torch_loops.network(task), torch_loops.loss_of(task)
+    net.loss = lambda x, y: loss(net(x), y)
+    net.metrics = lambda x, y: {}
+
+    def client(number: int) -> Any:
+        rows = torch_loops.shuffled_rows(task, number)
+        return PyTorchTensorDataset((x[rows], y[rows]))
+
+    data = FederatedDataset(client, get_user_sampler("random", list(range(task.clients))))
+    backend = SimulatedBackend(training_data=data, val_data=data)
+    model = PyTorchModel(net, torch.optim.SGD, torch.optim.SGD(net.parameters(), lr=1.0))
+    local = NNTrainHyperParams(local_num_epochs=1, local_learning_rate=task.lr, local_batch_size=task.batch)
+
+    def run(count: int) -> float:
+        rounds = NNAlgorithmParams(
+            central_num_iterations=count + 1,  # its first, in which it evaluates, is not counted
+            evaluation_frequency=count + 1,
+            train_cohort_size=task.cohort,
+            val_cohort_size=None,
+        )
+        clock = _PflClock()
+        FederatedAveraging().run(rounds, backend, model, local, callbacks=[clock], send_metrics_to_platform=False)
+        return clock.times[-1] - clock.times[0]
+
+    return run
+
+
+class _PflClock:
+    """A callback of pfl's that notes when iterations end."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def on_train_begin(self, *, model: Any) -> Any:
+        from pfl.metrics import Metrics
+
+        return Metrics()
+
+    def after_central_iteration(self, metrics: Any, model: Any, *, central_iteration: int) -> Any:
+        from pfl.metrics import Metrics
+
+        self.times.append(time.perf_counter())
+        return False, Metrics()
+
+    def on_train_end(self, *, model: Any) -> None:
+        pass
+
+
+def fedlab(task: Workload, simulation: Any) -> Runner:
+    """FedLab's standalone pipeline, SyncServerHandler and SGDSerialClientTrainer, without its evaluation."""
+    import logging
+
+    import torch
+    from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from benchmarks import torch_loops
+
+    torch.set_num_threads(torch_loops.cores())
+    x, y = torch_loops.tensors(task)
+
+    class Clients:
+        def get_dataloader(self, number: int, batch: int) -> Any:
+            rows = torch_loops.shuffled_rows(task, number)
+            return DataLoader(TensorDataset(x[rows], y[rows]), batch_size=batch)
+
+    quiet = logging.getLogger("fedlab")
+    quiet.setLevel(logging.ERROR)
+    net = torch_loops.network(task)
+    handler = FedAvgServerHandler(net, 10**9, task.cohort / task.clients, logger=quiet)
+    trainer = FedAvgSerialClientTrainer(net, task.clients, logger=quiet)
+    handler.num_clients = task.clients
+    trainer.setup_dataset(Clients())
+    trainer.setup_optim(1, task.batch, task.lr)
+    trainer.criterion = torch_loops.loss_of(task)
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            trainer.local_process(handler.downlink_package, handler.sample_clients())
+            for upload in trainer.uplink_package:
+                handler.load(upload)
+        return time.perf_counter() - began
+
+    return run
+
+
+PEERS: dict[str, tuple[str, Callable[[Workload, Any], Runner]]] = {
     "FedJAX": ("fedjax", fedjax),
     "Flower": ("flwr", flower),
-    "pfl": ("pfl", None),
-    "FedLab": ("fedlab", None),
+    "pfl": ("pfl", pfl),
+    "FedLab": ("fedlab", fedlab),
 }

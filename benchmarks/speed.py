@@ -32,7 +32,8 @@ from fedax.models import model
 
 PAUSE = 0.5  # seconds before each timing: idle threads of the other library may spin for a while
 ROUNDS = {"A": 10, "B": 20, "C": 1, "D": 10, "P": 5, "R": 1}  # of Fedax a repeat, for repeats of about a second
-SLOW = 5  # others get a fifth of the rounds
+SLOW = 5  # others get a fifth of the rounds, and no more than fit into
+LONG = 2.0  # seconds
 TOLERANCE = {"R": 1e-3}  # eleven million numbers through ten steps of a deep network in single precision
 RESULTS = Path(__file__).resolve().parent / "results" / "speed.json"
 
@@ -95,10 +96,12 @@ def compare(name: str, rounds: int | None, repeats: int) -> dict[str, Any]:
     task = workload(name)
     count = rounds or ROUNDS[name]
     who, absent, about = runners(task, count)
-    counts = {w: count if w in ("fedax", "hand-tuned") else max(1, count // SLOW) for w in who}
+    counts = {}
     seconds: dict[str, list[float]] = {w: [] for w in who}
     for w, train in who.items():
         train(1)
+        fits = int(LONG / train(1))
+        counts[w] = count if w in ("fedax", "hand-tuned") else max(1, min(count // SLOW, fits))
         train(counts[w])
     for _ in range(repeats):
         for w, train in who.items():
