@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -51,6 +53,19 @@ def test_the_smooth_bias_has_one_quarter_and_not_one_half():
     assert quarter == pytest.approx(-(lr**3) * steps**2 / 4, rel=0.05)  # F''' = Q = 1, sigma = 1, up to sampling
     assert low * 1.03 < -(lr**3) * steps * (steps - 1) / 4 < high * 0.97
     assert 2 * quarter < 1.5 * low  # eq. 2.29's -(1/2), far outside
+
+
+def test_one_quarter_in_exact_arithmetic():
+    # SGD on F = h x^2/2 + Q x^3/6 with xi = +-sigma: all 2^k paths in fractions, no sampling and no rounding
+    lr, h, Q, sigma = Fraction(1, 10**6), Fraction(2), Fraction(5), Fraction(3)
+    for start in (Fraction(0), Fraction(1, 3)):
+        for k in (2, 4, 7):
+            paths, z = [start], start
+            for _ in range(k):
+                paths = [x - lr * (h * x + Q * x**2 / 2 + s) for x in paths for s in (-sigma, sigma)]
+                z = z - lr * (h * z + Q * z**2 / 2)
+            bias = sum(paths) / len(paths) - z
+            assert abs(bias / (lr**3 * k * (k - 1) * sigma**2 * Q) + Fraction(1, 4)) < 1e-4
 
 
 def test_the_theorems_bounds_hold_with_their_constants():

@@ -17,6 +17,7 @@ from fedax.theory import (
     piecewise_quadratic,
     worst_case,
 )
+from fedax.theory.bounds import table_2_1
 
 CLIENTS = 16384
 #: from one round to the next the mean moves by -lr^2 K^1.5 L sigma / (3 sqrt(2 pi)) and is drawn back by (3/4) lr K L x
@@ -64,6 +65,9 @@ def test_no_step_size_beats_the_lower_bound(zeta):
         errors.append(np.mean([float(made.objective(x)) for x in ends]))
     assert min(errors) > bound / 200  # the theorem's constant is not named; case 2 alone has about 1/100
     assert min(errors) < bound  # and it is not the trivial bound
+    # Table 2.1: the fourth coordinate stays within 8 zeta / L, where clients' curvatures make zeta 3/2 of itself
+    rates = table_2_1(L=1.0, B=1.0, sigma=2.0, zeta=1.5 * zeta, zeta_star=zeta, M=64, K=K, R=R)
+    assert rates["lower"] / 200 < min(errors) < rates["upper"]
 
 
 def test_an_instance_has_the_constants_it_was_asked_for():

@@ -28,7 +28,7 @@ def advise(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Estimate the constants of the theorems on an experiment, and propose step sizes by them.
+    """Estimate the constants of the theorems on an experiment, and propose step sizes and local steps by them.
 
     \b
     fedax advise experiment.toml
@@ -38,7 +38,6 @@ def advise(
     from fedax.cli.progress import console
     from fedax.experiments import read
     from fedax.experiments.building import in_memory, prepare
-    from fedax.theory import advise as proposals
     from fedax.theory import estimate
     from fedax.theory.advice import RULES
 
@@ -48,17 +47,18 @@ def advise(
     if apply and target.exists():
         raise FedaxError(f"{target} already exists: choose another with --out")
     asked = read(experiment)
-    if apply and not {type(table.build()).__name__ for table in asked.algorithm} & set(RULES):
+    if apply and not set(methods_of(asked)) & set(RULES):
         raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(RULES)} have one")
     problem, federation = prepare(asked)
     with console().status("estimating L, mu, sigma, zeta and B"):
         constants = estimate(problem, in_memory(federation), batch_size=asked.batch_size, seed=asked.seeds[0])
     work = work_of(asked, federation)
-    found = proposals(constants, work)
+    found, refused = proposals(constants, work, list(RULES))
     show_constants(constants)
-    show_proposals(found, work)
+    show_proposals(found, refused, work)
     if apply:
-        _write(experiment, target, asked, {p.method: p for p in found})
+        own = [p for p in found if p.method in methods_of(asked)]
+        _write(experiment, target, asked, common_work(own, work), constants)
 
 
 def theory(
@@ -101,6 +101,36 @@ def work_of(experiment: Experiment, federation: Any) -> Work:
     return Work(n=n, m=experiment.cohort or n, K=int(steps), R=experiment.rounds)
 
 
+def methods_of(experiment: Experiment) -> list[str]:
+    """The class of each of an experiment's methods."""
+    return [type(table.build()).__name__ for table in experiment.algorithm]
+
+
+def proposals(constants: Constants, work: Work, methods: list[str]) -> tuple[list[Proposal], list[str]]:
+    """A proposal for each method, or one sentence why there is none."""
+    from fedax.theory import advise as ask
+
+    found, refused = [], []
+    for method in methods:
+        try:
+            found += ask(constants, work, [method])
+        except FedaxError as error:
+            refused.append(str(error))
+    return found, refused
+
+
+def common_work(found: list[Proposal], work: Work) -> Work:
+    """The work with the local steps that the proposals agree on, else the smallest; rounds to match."""
+    steps = {p.method: p.local_steps for p in found}
+    if not steps:
+        return work
+    fewest = min(steps.values())
+    if len(set(steps.values())) > 1:
+        each = ", ".join(f"{method} {k}" for method, k in steps.items())
+        print(f"local_steps is one field for all methods: {fewest}, the smallest of the proposals ({each})")
+    return work.with_steps(fewest)
+
+
 def show_constants(constants: Constants) -> None:
     """The estimates, as a table."""
     from rich.table import Table
@@ -116,15 +146,15 @@ def show_constants(constants: Constants) -> None:
     console().print(table)
 
 
-def show_proposals(found: list[Proposal], work: Work) -> None:
-    """The proposals, as a table and what does not hold below it."""
+def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> None:
+    """The proposals, as a table; below it what does not hold, and why a method has none."""
     from rich.table import Table
 
     from fedax.cli.progress import console
 
     title = f"Proposals for {work.K} local steps, {work.R} rounds, {work.m} of {work.n} clients"
     table = Table(title=title, title_justify="left", title_style="bold")
-    for column in ("method", "settings", "theorem", "bound", "largest term", "most local steps*"):
+    for column in ("method", "settings", "theorem", "bound", "largest term", "local steps*"):
         table.add_column(column, overflow="fold")
     for proposal in found:
         bound = proposal.bound
@@ -132,32 +162,47 @@ def show_proposals(found: list[Proposal], work: Work) -> None:
         cells = (proposal.method, settings, bound.theorem, f"{bound.total:.3g}", bound.dominant)
         table.add_row(*cells, str(proposal.local_steps))
     console().print(table)
-    print("* at the same number of local steps in all, for at most twice the bound with one")
+    print(
+        f"* the most a round, at the same {work.K * work.R} in all, for at most twice the bound with one a round, "
+        "while averaging rarely is not the larger part of it"
+    )
     for proposal in found:
         for words in proposal.unmet:
             print(f"{proposal.method}: {words}")
+    for words in refused:
+        print(f"no proposal for {words}")
 
 
-def _write(source: Path, target: Path, experiment: Experiment, found: dict[str, Proposal]) -> None:
-    """The experiment with the proposals in its algorithm tables."""
-    from fedax.experiments import read
+def _write(source: Path, target: Path, experiment: Experiment, work: Work, constants: Constants) -> None:
+    """The experiment with the proposals for this work in its algorithm tables, its local steps and its rounds."""
+    from fedax.experiments.reading import parse
     from fedax.simulation.result import write_whole
+    from fedax.theory.advice import RULES
 
+    methods = methods_of(experiment)
+    found = {p.method: p for p in proposals(constants, work, [m for m in dict.fromkeys(methods) if m in RULES])[0]}
+    if not found:
+        raise FedaxError(f"no theorem of the methods of {source} holds on this problem: there is nothing to apply")
     table = tomllib.loads(source.read_text(encoding="utf-8"))
     table.setdefault("name", source.stem)
+    table.pop("local_epochs", None)
+    table |= {"rounds": work.R, "local_steps": work.K}
+    if table.get("eval_every", 1) > work.R:
+        table["eval_every"] = work.R
     own = table["algorithm"] if isinstance(table["algorithm"], list) else [table["algorithm"]]
-    changed = []
-    for settings, resolved in zip(own, experiment.algorithm, strict=True):
-        method = type(resolved.build()).__name__
-        if method in found:
-            settings |= found[method].settings
-            changed.append(f"{method}: {found[method].bound.theorem}")
-    if not changed:
-        raise FedaxError(f"no theorem of the methods of {source} holds on this problem: there is nothing to apply")
-    notes = "".join(f"# {words}\n" for words in changed)
-    write_whole(target, f"# Step sizes by `fedax advise {source.name} --apply`\n{notes}{to_toml(table)}".encode())
-    read(target)
-    print(target)
+    for settings, method in zip(own, methods, strict=True):
+        settings |= found[method].settings if method in found else {}
+    swept = sorted({name for p in found.values() for name in p.settings} & set(table.get("sweep", {})))
+    if swept:
+        print(f"[sweep] goes over {', '.join(swept)}: its values take the place of the proposals")
+    try:
+        parse(table)
+    except FedaxError as error:
+        raise FedaxError(f"{source} cannot have {work.K} local steps and {work.R} rounds: {error}") from None
+    notes = [f"Step sizes and local steps by `fedax advise {source.name} --apply`"]
+    notes += [f"{method}: {proposal.bound.theorem}" for method, proposal in found.items()]
+    write_whole(target, "".join([*(f"# {words}\n" for words in notes), to_toml(table)]).encode())
+    print(f"{target}: local_steps = {work.K}, rounds = {work.R}")
 
 
 def to_toml(table: dict[str, Any], inside: str = "") -> str:

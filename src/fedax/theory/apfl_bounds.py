@@ -1,7 +1,8 @@
 """APFL: the generalisation bound of Theorem 1 with the mixing weight that minimises it, and Theorems 2 and 3.
 
-Theorems 2 and 3 hide their constants in O(); here each is 1, so they compare settings and do not certify a run.
-In them zeta_i is a SQUARED distance of gradients (Definition 2), and zeta its sum over the n clients.
+Theorem 2 hides its constants in O(); here each is 1, so that it compares settings and does not certify a run. Theorem
+3 has those of the last display of its proof. In both zeta_i is a SQUARED distance of gradients (Definition 2), and
+zeta its sum over the n clients.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 
 from fedax.errors import FedaxError
-from fedax.theory.bound import Bound, counts, not_negative, positive, strong_convexity
+from fedax.theory.bound import Bound, counts, not_negative, positive, rate, strong_convexity
 
 
 def _complexity(rows: float, dimension: float, delta: float, constant: float) -> float:
@@ -78,6 +79,17 @@ def optimal_mixing_weight(**setting: float) -> float:
     return shared / (local + shared)
 
 
+def least_alpha(mu: float, L: float) -> float:
+    """The least mixing weight that Theorem 2 is for.
+
+    >>> round(least_alpha(mu=1.0, L=1.0), 4)
+    0.8979
+    """
+    strong_convexity(mu, L, "APFL's Theorem 2")
+    room = float(mu / (4 * 6**0.5 * L))
+    return max(0.0, 1 - room, 1 - room / math.sqrt(mu))
+
+
 def apfl_theorem_2(
     alpha: float,
     *,
@@ -100,14 +112,12 @@ def apfl_theorem_2(
     >>> apfl_theorem_2(1.0, mu=0.1, L=1.0, sigma=1.0, n=10, m=10, T=1e4, K=10, zeta_i=5.0, zeta=50.0).terms
     {'own noise': 0.002, 'shared noise': 0.0, 'drift': 0.0, 'residual': 0.0}
     """
-    strong_convexity(mu, L, "APFL's Theorem 2")
     positive(L=L)
     not_negative(sigma=sigma, zeta_i=zeta_i, zeta=zeta, optima_apart=optima_apart)
     counts(n=n, m=m, T=T, K=K)
     if m > n:
         raise FedaxError(f"m must be at most the number of clients n = {n}, not {m}")
-    kappa = L / mu
-    least = max(0.0, 1 - 1 / (4 * 6**0.5 * kappa), 1 - 1 / (4 * 6**0.5 * kappa * mu**0.5))
+    least, kappa = least_alpha(mu, L), L / mu
     if not least <= alpha <= 1:
         raise FedaxError(f"alpha must be in [{least:.6g}, 1] for this condition number, not {alpha}")
     b, mixed = min(m / n, 0.5), (1 - alpha) ** 2
@@ -135,31 +145,38 @@ def apfl_theorem_3(
     T: float,
     K: float,
     diameter: float,
+    own_height: float,
+    height: float,
     zeta_i: float = 0.0,
     zeta: float = 0.0,
+    lr: float | None = None,
 ) -> Bound:
-    """The mean over steps of ||grad f_i||^2 at a client's personal model, non-convex, full gradients, constants 1.
+    """The mean over steps of ||grad f_i||^2 at a client's personal model, non-convex, full gradients.
 
-    diameter: the largest ||w - w'||^2 in the domain. lr = 1 / (2 sqrt(5) L sqrt(T)).
+    T steps in all, K of them a round. diameter: the largest ||w - w'||^2 in the domain. own_height, height: of f_i and
+    of F at the start, above their infima. The default lr is the theorem's 1 / (2 sqrt(5) L sqrt(T)), within the
+    1 / (2 sqrt(5) L K) that Lemma 10 asks for besides. The heights are in the constant of the theorem's O(L / sqrt(T)).
 
-    >>> apfl_theorem_3(1.0, L=2.0, n=10, T=100, K=5, diameter=4.0, zeta_i=1.0, zeta=10.0).total
-    0.2
+    >>> alone = apfl_theorem_3(1.0, L=1.0, n=10, T=400, K=5, diameter=4.0, own_height=1.0, height=1.0, zeta_i=1.0)
+    >>> round(alone.total / (16 * 5**0.5 / 20), 9), alone.terms["residual"], alone.terms["drift"]
+    (1.0, 0.0, 0.0)
     """
     positive(L=L)
-    not_negative(diameter=diameter, zeta_i=zeta_i, zeta=zeta)
+    not_negative(diameter=diameter, own_height=own_height, height=height, zeta_i=zeta_i, zeta=zeta)
     counts(n=n, T=T, K=K)
     if not 0 <= alpha <= 1:
         raise FedaxError(f"alpha must be in [0, 1], not {alpha}")
-    mixed = (1 - alpha) ** 2
+    lr = rate(lr, 1 / (20**0.5 * L * T**0.5), 1 / (20**0.5 * L * K), "1 / (2 sqrt(5) L K)")
+    mixed, moved = (1 - alpha) ** 2, (lr * L * K) ** 2
     terms = {
-        "height to go": (1 + mixed) * L / T**0.5,
-        "residual": (1 - alpha**2) ** 2 * (zeta_i + L**2 * diameter),
-        "drift": alpha**4 * mixed * (K**4 * zeta / (n * T**2) + K**2 * zeta_i / T) + mixed * K**2 * zeta / (n * T),
+        "height to go": (8 * own_height + 1024 * mixed * height) / (lr * T),
+        "residual": (1 - alpha**2) ** 2 * (48 * zeta_i + 128 * L**2 * diameter),
+        "drift": mixed * moved * (24 * alpha**4 * (200 * moved * zeta / n + 20 * zeta_i) + 7800 * zeta / n),
     }
     assumed = (
         "every f_i is L-smooth, and the domain is bounded",
         "full gradients, and all clients take part in every round",
         "||grad F - grad f_i||^2 is at most zeta_i everywhere",
-        "the constants of O() are 1",
+        "alpha is fixed",
     )
-    return Bound("APFL, Theorem 3", "mean over steps of ||grad f_i||^2", terms, 1 / (20**0.5 * L * T**0.5), assumed)
+    return Bound("APFL, Theorem 3", "mean over steps of ||grad f_i||^2", terms, lr, assumed)

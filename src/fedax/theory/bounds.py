@@ -1,6 +1,6 @@
 """Every theorem's bound as a function of its constants; each gives a `Bound`: its terms, its rate, its assumptions."""
 
-from fedax.theory.apfl_bounds import apfl_theorem_1, apfl_theorem_2, apfl_theorem_3, optimal_mixing_weight
+from fedax.theory.apfl_bounds import apfl_theorem_1, apfl_theorem_2, apfl_theorem_3, least_alpha, optimal_mixing_weight
 from fedax.theory.bound import Bound
 from fedax.theory.composite_bounds import pfedfbe_theorem_1, theorem_4_3, theorem_4_4, theorem_4_7
 from fedax.theory.fedac_bounds import table_3_1, theorem_3_1, theorem_3_3, theorem_b_21
@@ -21,6 +21,7 @@ __all__ = [
     "apfl_theorem_3",
     "feddeper_theorem_1",
     "fedspeed_theorem_4_4",
+    "least_alpha",
     "optimal_mixing_weight",
     "pfedfbe_theorem_1",
     "proposition_2_1",

@@ -23,6 +23,7 @@ from fedax.vectors import Vector
 
 ROWS, CURVED = 256, 8  # rows of a client whose gradients, clients whose own curvature is looked at
 FLOATS = 20_000_000  # of gradients of single rows at a time
+Curvatures = dict[str, tuple[float, float]]  # of the mean loss at the points, each with how far off it may be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Constants:
     G: Estimate
     convex: bool  #: no negative curvature was seen
     smooth: bool  #: the regularizer, if there is one, has a gradient
+    quadratic: bool  #: the mean loss has one and the same Hessian at the points looked at
 
     def shown(self) -> dict[str, Estimate]:
         """The estimates by name."""
@@ -71,8 +73,9 @@ def estimate(problem: Problem, federation: Federation, *, batch_size: int | None
     points = {"start": pooled.start, "minimiser": best, "half-way": (pooled.start + best) / 2, "0": pooled.start * 0}
     psi = problem.regularizer
     smooth = psi is None or bool(psi.smooth)
-    L = _smoothness(pooled, points)
-    mu, convex = _convexity(pooled, points, L.high)
+    bent = {name: pooled.curvature(x, pooled.everything) for name, x in points.items()}
+    L = _smoothness(pooled, points, bent)
+    mu, convex = _convexity(pooled, points, bent)
     before, after = pooled.value(pooled.start), pooled.value(best)
     distance = float(jnp.linalg.norm(pooled.start - best))
     reached = "" if exact else ", which was not reached exactly"
@@ -88,12 +91,12 @@ def estimate(problem: Problem, federation: Federation, *, batch_size: int | None
         G=G,
         convex=convex,
         smooth=smooth,
+        quadratic=pooled.quadratic(points.values()),
     )
 
 
-def _smoothness(pooled: Pooled, points: dict[str, jax.Array]) -> Estimate:
+def _smoothness(pooled: Pooled, points: dict[str, jax.Array], found: Curvatures) -> Estimate:
     """The largest curvature of the mean loss over the points, and of a few clients' own where that is."""
-    found = {name: pooled.curvature(x, pooled.everything) for name, x in points.items()}
     where = max(found, key=lambda name: abs(found[name][0]))
     value, error = abs(found[where][0]), found[where][1]
     low, whose, x = min(abs(v) for v, _ in found.values()), "the mean loss", points[where]
@@ -104,15 +107,19 @@ def _smoothness(pooled: Pooled, points: dict[str, jax.Array]) -> Estimate:
     return Estimate(value, low, value + error, f"largest curvature, of {whose} at the {where}")
 
 
-def _convexity(pooled: Pooled, points: dict[str, jax.Array], L: float) -> tuple[Estimate, bool]:
-    """The least curvature; a ridge penalty on every parameter is a floor under that of a convex loss."""
+def _convexity(pooled: Pooled, points: dict[str, jax.Array], bent: Curvatures) -> tuple[Estimate, bool]:
+    """The least curvature; a ridge penalty on every parameter is a floor under that of a convex loss.
+
+    What power iteration gives is v'Hv of a unit vector v: if that is negative the loss is not convex, however far the
+    iteration still is from the least eigenvalue.
+    """
     found = []
-    for x in points.values():
+    for name, x in points.items():
+        L = abs(bent[name][0])
         shifted, error = pooled.curvature(x, pooled.everything, shift=L)
-        found.append((L - shifted, error))
-    seen, error = min(found)
-    rounding = 1e-5 * L
-    convex = seen > -max(rounding, error)
+        found.append((L - shifted, error, 1e-5 * L))
+    seen, error, rounding = min(found)
+    convex = all(least > -off for least, _, off in found)
     floor = 0.0
     if pooled.psi is not None:
         ones = jnp.ones_like(pooled.start)

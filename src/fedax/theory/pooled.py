@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -14,11 +14,13 @@ from scipy.optimize import minimize
 from fedax import randomness
 from fedax.data import Federation
 from fedax.errors import FedaxError
+from fedax.evaluation.curvature import largest
 from fedax.problem import Problem
 from fedax.vectors import Vector
 
 BLOCK, CLIENTS = 1024, 32  # rows at a time; clients that are looked at
 POWER, DESCENT = 200, 500  # iterations of the eigenvalues and of the minimiser
+SAME = 1e-3  # relative difference of Hessians that is put down to rounding
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -82,12 +84,28 @@ class Pooled:
 
     def _curvature(self, x: jax.Array, blocks: Any, shift: Any) -> Any:
         sign = jnp.where(shift > 0, -1.0, 1.0).astype(x.dtype)
-        return largest(lambda v: shift * v + sign * jax.jvp(lambda p: self._gradient(p, blocks), (x,), (v,))[1], x)
+
+        def product(v: Vector) -> Vector:
+            return Vector(shift * v.tree + sign * self._hessian(x, v.tree, blocks))
+
+        return largest(product, Vector(x), POWER)
+
+    def _hessian(self, x: jax.Array, v: jax.Array, blocks: Any) -> jax.Array:
+        """The Hessian at x times v."""
+        bend: jax.Array = jax.jvp(lambda p: self._gradient(p, blocks), (x,), (v,))[1]
+        return bend
 
     def curvature(self, x: jax.Array, blocks: Any, shift: float = 0.0) -> tuple[float, float]:
         """The extreme curvature of some rows' mean loss at x, or that of shift - Hessian; and how far off it may be."""
         value, error = self.extreme(x, blocks, jnp.asarray(shift, x.dtype))
         return float(value), float(error)
+
+    def quadratic(self, points: Iterable[jax.Array]) -> bool:
+        """Whether the mean loss has the same Hessian at all these points, seen along one random direction."""
+        along = jax.random.normal(jax.random.key(0), self.start.shape, self.start.dtype)
+        bend = jax.jit(lambda x: self._hessian(x, along, self.everything))
+        first, *others = (np.asarray(bend(x), np.float64) for x in points)
+        return all(np.linalg.norm(other - first) <= SAME * np.linalg.norm(first) for other in others)
 
     def value(self, x: jax.Array) -> float:
         """F + psi."""
@@ -132,28 +150,3 @@ class Pooled:
             if apart <= 1e-6 * (first + 1e-12):
                 break
         return x, bool(apart <= 1e-3 * (first or 1.0))
-
-
-def largest(product: Callable[[jax.Array], jax.Array], like: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The largest eigenvalue in size of a symmetric matrix by power iteration, and how far off it may be.
-
-    >>> found, error = largest(lambda v: jnp.array([3.0, 1.0]) * v, jnp.zeros(2))
-    >>> round(float(found), 4), bool(error < 1e-3)
-    (3.0, True)
-    """
-
-    def step(state: Any) -> Any:
-        k, v, *_ = state
-        v = v / jnp.linalg.norm(v)
-        w = product(v)
-        value = jnp.vdot(v, w)
-        return k + 1, w, value, jnp.linalg.norm(w - value * v)  # some eigenvalue is as near as this
-
-    def going(state: Any) -> Any:
-        k, w, value, error = state
-        return (k < POWER) & (error > 1e-4 * jnp.abs(value)) & (jnp.linalg.norm(w) > 0)
-
-    first = jax.random.normal(jax.random.key(0), like.shape, like.dtype)
-    zero = jnp.zeros((), like.dtype)
-    _, _, value, error = jax.lax.while_loop(going, step, (0, first, zero, zero + jnp.inf))
-    return value, error
