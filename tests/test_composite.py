@@ -87,8 +87,13 @@ def test_pfedfbe_follows_equation_9(x64):
     problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(strength))
     result = fedax.simulate(problem, federation, fedax.PFedFBE(lr=lr, lam=lam), rounds=4, local_steps=3)
     np.testing.assert_allclose(result.model["w"], w, rtol=1e-10)
+    residuals = []
     for i in range(2):
-        np.testing.assert_allclose(result.personal(i)["w"], parts(i, w)[1], rtol=1e-10)
+        own, c = parts(i, w)[1], federation.client(i)
+        np.testing.assert_allclose(result.personal(i)["w"], own, rtol=1e-10)
+        residuals.append(np.linalg.norm(own - soft(own - c["x"].T @ (c["x"] @ own - c["y"]) / 30, strength)))
+    assert result.history[-1]["personal_prox_gradient"] == pytest.approx(np.mean(residuals), rel=1e-9)
+    assert min(residuals) > 1e-3
 
 
 def test_pfedfbe_finds_each_clients_own_support_where_every_curvature_is_lam(x64):
@@ -185,14 +190,71 @@ def test_dual_averaging_keeps_the_rank_that_primal_averaging_loses():
     assert all(other > 2 for other in rank.values())
 
 
-def test_averaged_output_is_the_mean_of_the_rounds_points(x64):
-    federation = rows(0, 2, 30, 20, TRUTH)
-    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.1))
-    points = []
-    for rounds in range(1, 5):
-        points.append(vector(fedax.simulate(problem, federation, fedax.FedDualAvg(lr=0.1), rounds=rounds).model))
-    averaged = fedax.simulate(problem, federation, fedax.FedDualAvg(lr=0.1, average=True), rounds=4)
-    np.testing.assert_allclose(vector(averaged.model), np.mean(points, axis=0), rtol=1e-12)
+def equation_4_9(federation, cohorts, steps, strength, lr, server_lr, weighted):
+    """Algorithm 6 with full gradients and psi = strength ||x||_1, and its output of eq. 4.9."""
+
+    def retrieve(y, t):
+        return np.sign(y) * np.maximum(np.abs(y) - strength * t, 0)
+
+    def gradient(i, w):
+        x, y = (federation.client(i)[key] for key in ("x", "y"))
+        return x.T @ (x @ w - y) / len(y)
+
+    y, points = np.zeros(len(TRUTH)), []
+    for r, cohort in enumerate(cohorts):
+        shares = federation.train.count[cohort] if weighted else np.ones(len(cohort))
+        duals = np.tile(y, (len(cohort), 1))
+        for k in range(steps):
+            weight = lr * (server_lr * r * steps + k)
+            duals = np.array([v - lr * gradient(i, retrieve(v, weight)) for i, v in zip(cohort, duals, strict=True)])
+            mean = np.average(duals, axis=0, weights=shares)
+            points.append(retrieve(mean, weight + lr))
+        y = y + server_lr * (mean - y)
+    return np.mean(points, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "server_lr", "weighted"), [(1, 1.0, False), (5, 1.0, False), (5, 0.5, True)], ids=str
+)
+def test_the_averaged_output_is_that_of_equation_4_9(steps, server_lr, weighted, x64):
+    parts = [rows(i, 1, n, 20, TRUTH).client(0) for i, n in enumerate((30, 12, 20, 45, 8))]
+    federation = fedax.Federation.from_clients(parts)
+    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.2))
+    method = fedax.FedDualAvg(lr=0.05, server_lr=server_lr, average=True)
+    options = {"rounds": 6, "cohort": 3, "local_steps": steps, "weighted": weighted, "eval_every": 6}
+    run = fedax.simulation.Simulation(problem, federation, method, **options)
+    expected = equation_4_9(federation, run.engine.cohorts(0, 6), steps, 0.2, 0.05, server_lr, weighted)
+    result = fedax.simulate(problem, federation, method, **options)
+    np.testing.assert_allclose(vector(result.model), expected, rtol=1e-11, atol=1e-13)
+    assert np.abs(expected).max() > 0.1
+    # K duals and the K sums of rates that go with them
+    assert result.history[-1]["floats_up"] == 6 * 3 * steps * (len(TRUTH) + 1)
+
+
+def test_the_averaged_output_with_rates_that_change_within_a_round(x64):
+    """A rate that falls over the round: the weight of psi is the sum of the rates taken, at every step."""
+    federation = rows(0, 3, 30, 20, TRUTH)
+    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.2))
+    rate = fedax.schedules.schedule("exponential", initial=0.1, decay=0.5, per="step")
+    result = fedax.simulate(problem, federation, fedax.FedDualAvg(lr=rate, average=True), rounds=1, local_steps=3)
+    y, weight, points = np.zeros((3, 20)), 0.0, []
+    for lr in (0.1, 0.05, 0.025):
+        for i in range(3):
+            point = np.sign(y[i]) * np.maximum(np.abs(y[i]) - 0.2 * weight, 0)
+            data = federation.client(i)
+            y[i] -= lr * data["x"].T @ (data["x"] @ point - data["y"]) / 30
+        weight += lr
+        points.append(np.sign(y.mean(0)) * np.maximum(np.abs(y.mean(0)) - 0.2 * weight, 0))
+    np.testing.assert_allclose(vector(result.model), np.mean(points, axis=0), rtol=1e-11, atol=1e-13)
+
+
+def test_an_averaged_output_needs_equal_work():
+    federation = fedax.Federation.from_clients([rows(i, 1, n, 20, TRUTH).client(0) for i, n in enumerate((30, 12))])
+    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.2))
+    options = {"rounds": 1, "local_epochs": 1, "batch_size": 4}
+    words = r"local_epochs=1 gives clients 3 to 8 local steps: FedDualAvg\(.*average=True.*\) needs equally many of all"
+    with pytest.raises(fedax.FedaxError, match=words):
+        fedax.simulate(problem, federation, fedax.FedDualAvg(lr=0.05, average=True), **options)
 
 
 def test_bad_input_is_named(caplog):

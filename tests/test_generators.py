@@ -9,12 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedax.data import IID, LASSO, LOW_RANK, Synthetic, haxby, lasso, load, low_rank
+from fedax.data import IID, LASSO, LOW_RANK, LassoClients, haxby, lasso, load, low_rank
 from fedax.errors import FedaxError
 
 SMALL = {"dimension": 12, "clients": 5, "rows": 40}
-GENERATORS = [(lasso, LASSO), (low_rank, LOW_RANK)]
-EVERY = [(generate, preset) for generate, presets in GENERATORS for preset in presets]
+#: one of each law: at a small size the others differ in the number of ones alone
+LAWS = [
+    (lasso, "thesis-II"),
+    (lasso, "pfedfbe-I"),
+    (lasso, "pfedfbe-II"),
+    (low_rank, "thesis-II"),
+    (low_rank, "pfedfbe"),
+]
 
 
 def small(generate, preset, **changes):
@@ -112,7 +118,7 @@ def test_own_places_are_uniform_over_all_places_after_the_ones():
 # The distributions
 
 
-@pytest.mark.parametrize(("generate", "preset"), EVERY)
+@pytest.mark.parametrize(("generate", "preset"), LAWS)
 def test_means_rows_and_noise_are_standard_normal(generate, preset):
     federation = small(generate, preset, clients=100, rows=60)
     x = federation.arrays["x"].reshape(federation.rows, -1)
@@ -162,7 +168,7 @@ def test_test_rows_come_from_their_own_client(generate):
 # The truth is what the rows tell
 
 
-@pytest.mark.parametrize(("generate", "preset"), EVERY)
+@pytest.mark.parametrize(("generate", "preset"), LAWS)
 def test_least_squares_on_rows_without_noise_finds_the_truth(generate, preset):
     federation = small(generate, preset, noise=0.0, rows=200)
     shared = federation.info["truth"]["weights"].ndim < federation.arrays["x"].ndim
@@ -187,7 +193,7 @@ def test_pooled_ridge_finds_the_thesis_lasso_in_float32():
 
 
 @pytest.mark.parametrize(("generate", "preset"), [(lasso, "thesis-II"), (lasso, "pfedfbe-II"), (low_rank, "pfedfbe")])
-@pytest.mark.parametrize("change", [{"clients": 9}, {"rows": 55}, {"test_rows": 50}, {"test_rows": 3}])
+@pytest.mark.parametrize("change", [{"clients": 9, "rows": 55}, {"test_rows": 50}])
 def test_a_client_does_not_depend_on_how_many_there_are(generate, preset, change):
     dimension = {"dimension": 16, "ones": 4, "seed": 3}
     one = small(generate, preset, **dimension)
@@ -217,9 +223,9 @@ def test_precision_and_info():
     single = small(lasso, "thesis-II", seed=5, dtype="float32")
     double = small(lasso, "thesis-II", seed=5)
     assert single.arrays["x"].dtype == single.arrays["y"].dtype == np.float32
-    np.testing.assert_allclose(single.arrays["x"], double.arrays["x"], rtol=1e-6)
+    np.testing.assert_allclose(single.arrays["x"], double.arrays["x"], rtol=1e-6, atol=1e-6)
     info = {key: value for key, value in double.info.items() if key != "truth"}
-    sizes = Synthetic(dimension=12, ones=6, clients=5, rows=40)
+    sizes = LassoClients(dimension=12, ones=6, clients=5, rows=40)
     assert info == {"dataset": "lasso thesis-II", "partition": repr(sizes), "seed": 5, "classes": None}
     assert low_rank("pfedfbe", clients=1).test.count.tolist() == [32]
 
@@ -256,7 +262,7 @@ def test_bad_sizes_are_named(generate, changes, sentence):
 def test_an_unknown_preset_names_the_nearest():
     with pytest.raises(FedaxError, match="unknown lasso preset 'thesis-2': did you mean 'thesis-I"):
         lasso("thesis-2")
-    with pytest.raises(FedaxError, match="unknown low-rank preset 'pfedfbe-I': did you mean 'pfedfbe'"):
+    with pytest.raises(FedaxError, match="unknown low_rank preset 'pfedfbe-I': did you mean 'pfedfbe'"):
         low_rank("pfedfbe-I")
 
 

@@ -8,15 +8,18 @@ import pytest
 
 import fedax
 from conftest import vector
-from fedax.data import ClusterClients, SyntheticClients
+from fedax.data import ClusterClients, LassoClients, LowRankClients, QuadraticClients, SyntheticClients
 from fedax.data.lazy import Lazy, lazily
 from fedax.errors import FedaxError
 from fedax.models import model
+from fedax.regularizers import L1
 
 GENERATORS = {
     "even": SyntheticClients(clients=9, gamma=1.0, beta=1.0, rows=20, features=5, classes=3),
     "uneven": SyntheticClients(clients=9, gamma=1.0, beta=1.0, max_rows=120, features=5, classes=3),
     "clusters": ClusterClients(clients=9, rows=15, test_rows=5, dimension=4, classes=3),
+    "lasso": LassoClients(clients=9, rows=15, test_rows=5, dimension=12, ones=3, own=2),
+    "low_rank": LowRankClients(clients=9, rows=15, test_rows=5, dimension=4, ones=2),
 }
 METHODS = {
     "FedAvg": fedax.FedAvg(lr=0.1),
@@ -74,12 +77,35 @@ def test_epochs_and_weights_are_of_each_clients_own_rows():
     assert pair[0].history[-1]["gradients"] == pair[1].history[-1]["gradients"]
 
 
-def test_shown_clients_are_the_first():
-    shown = Lazy(GENERATORS["uneven"], seed=5, shown=4).shown_clients
-    whole = GENERATORS["uneven"].federation(5)
-    assert shown.clients == 4
-    for i in range(4):
-        jax.tree.map(np.testing.assert_array_equal, dict(shown.client(i)), dict(whole.client(i)))
+@pytest.mark.parametrize("name", ["uneven", "quadratics"])
+def test_shown_clients_are_the_first(name):
+    """Also where clients are balanced among all of them, and not among those that are shown."""
+    generator = {**GENERATORS, "quadratics": QuadraticClients(clients=9, dimension=3)}[name]
+    shown = Lazy(generator, seed=5, shown=3).shown_clients
+    whole = generator.federation(5)
+    assert shown.clients == 3
+    for i in range(3):
+        for key, rows in whole.client(i).items():
+            np.testing.assert_allclose(shown.client(i)[key], rows, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lasso", "low_rank"])
+def test_a_million_clients_with_a_known_truth(name):
+    """Made as needed they are the first clients of a small federation, and the truth of those shown is attached."""
+    sizes = {"dimension": 6, "ones": 2, "own": 1, "rows": 12, "test_rows": 4}
+    million = lazily(name, preset="thesis-III", clients=1_000_000, shown=9, seed=2, **sizes)
+    small = fedax.data.divided(name, preset="thesis-III", clients=9, seed=2, **sizes)
+    make = jax.jit(lambda number: million.make(number, 12))
+    for i in range(9):
+        made = make(np.uint32(i))
+        for key, rows in small.client(i).items():
+            np.testing.assert_allclose(made[key], rows, rtol=1e-6, atol=1e-5)
+    np.testing.assert_array_equal(million.shown_clients.info["truth"]["weights"], small.info["truth"]["weights"])
+    linear = fedax.Problem(model("linear" if name == "lasso" else "trace", outputs=1), loss="mse", regularizer=L1(0.1))
+    options = {"rounds": 2, "cohort": 5, "local_steps": 2, "batch_size": 4, "eval_every": 2}
+    last = fedax.simulate(linear, million, fedax.FedDualAvg(lr=0.01), **options).history[-1]
+    assert 0 <= last["f1"] <= 1
+    assert np.isfinite(last["test_loss"])
 
 
 def test_by_name():
@@ -90,8 +116,12 @@ def test_by_name():
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("digits", {}, "digits cannot make its clients as they are needed: synthetic and clusters can"),
-        ("lasso", {"preset": "thesis-I"}, "lasso cannot make its clients"),
+        (
+            "digits",
+            {},
+            "digits cannot make its clients as they are needed: lasso, low_rank, synthetic and clusters can",
+        ),
+        ("haxby", {}, "haxby cannot make its clients"),
         ("synthetic", {"preset": "1-1", "shown": 0}, "shown"),
         ("synthetic", {"preset": "1-2"}, "unknown synthetic preset '1-2'"),
         ("synthetic", {"preset": "1-1", "row": 3}, "did you mean 'rows'"),

@@ -444,7 +444,7 @@ def test_sums_act_on_leaves_of_their_own(x64):
             lambda: NegativeEntropy().check(Simplex(), {"kernel": np.zeros(3)}),
             "NegativeEntropy needs a start above 0, but leaf 'kernel' has entries that are not",
         ),
-        (lambda: envelope(None, L1(1.0), 0.0), "envelope: lam must be in (0, inf), not 0.0"),
+        (lambda: envelope(None, 0.0), "envelope: lam must be in (0, inf), not 0.0"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(make, sentence):
@@ -584,7 +584,8 @@ class Logistic(Quadratic):
 def test_envelope_value_theta_and_gradient(x64, kind, psi):
     rng = np.random.default_rng(15)
     f = kind(rng, (4, 3))
-    env = envelope(f, psi, 6.0)
+    f.regularizer = psi
+    env = envelope(f, 6.0)
     x = Vector(jnp.asarray(rng.normal(size=(4, 3))))
 
     def model(z):  # what F_lam minimises over z
@@ -609,8 +610,7 @@ def test_envelope_value_theta_and_gradient(x64, kind, psi):
 def test_envelope_of_a_client_is_stationary_at_the_lasso_solution(x64):
     problem = fedax.Problem(loss=LEAST_SQUARES._batch_loss, init=lambda key: jnp.zeros(6), regularizer=L1(0.2))
     batch = {k: jnp.asarray(v) for k, v in regression().arrays.items()}
-    oracle = fedax.problem.Oracle(problem, batch, smooth=True)
-    env = envelope(oracle, problem.regularizer, 10.0)
+    env = envelope(problem.on(batch), 10.0)
     x = jax.lax.fori_loop(0, 2000, lambda _, x: env.theta(x), Vector(jnp.zeros(6)))
     exact = Lasso(alpha=0.2, fit_intercept=False, tol=1e-14).fit(np.asarray(batch["x"]), np.asarray(batch["y"]))
     np.testing.assert_allclose(x.tree, exact.coef_, atol=1e-8)

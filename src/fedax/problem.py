@@ -135,6 +135,16 @@ class Problem:
         losses = self._row_losses(params, batch)
         return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
 
+    def on(self, batch: Batch) -> Oracle:
+        """The problem on some rows: value, gradient and Hessian of the smooth part, with the regularizer beside it.
+
+        >>> import jax.numpy as jnp
+        >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
+        >>> float(mean.on({"x": jnp.array([1.0, 3.0])}).grad(Vector(jnp.zeros(()))).tree)
+        -4.0
+        """
+        return Oracle(self, batch, smooth=True)
+
     def _row_losses(self, params: Any, batch: Batch) -> jax.Array:
         if self._row_loss is not None:
             return self._row_loss(self.outputs(params, batch), batch.get("y"))
@@ -240,8 +250,13 @@ class Oracle:
         product: Vector = jax.jvp(jax.grad(self._loss), (x,), (v,))[1]
         return product
 
+    @property
+    def regularizer(self) -> Any:
+        """psi, or None."""
+        return self._problem.regularizer
+
     def prox(self, x: Vector, t: Any) -> Vector:
-        psi = self._problem.regularizer
+        psi = self.regularizer
         return x if psi is None else psi.prox(x, t)
 
     def fresh(self, n: int = 1) -> Oracle:

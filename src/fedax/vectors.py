@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from fedax import counting, devices
 
 devices.use_all_cores()
+devices.join_processes()
 devices.keep_programs()
 
 Scalar = Any  # a Python number or a 0-d array

@@ -159,11 +159,14 @@ class Algorithm:
 
     shared: ClassVar[bool] = True  #: there is a shared model to speak of
     personalised: ClassVar[bool] = False  #: clients have models of their own
+    needs_all: ClassVar[bool] = False  #: a round counts only with all of its cohort; over a network it goes on till then
     composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
     reference: ClassVar[str] = ""  #: paper and algorithm number
     keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words
     down: ClassVar[int] = 1  #: floats sent to a client a round, in multiples of d
     up: ClassVar[int] = 1  #: floats sent back, in multiples of d
+    up_otherwise: ClassVar[str] = ""  #: floats sent back with other choices, in words
+    lockstep: ClassVar[bool] = False  #: every client must take the same number of local steps
     gradients: ClassVar[int] = 1  #: minibatch gradients a local step, with the default choices
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
 
@@ -206,6 +209,10 @@ class Algorithm:
     def traffic(self, round: Any) -> tuple[Any, Any]:
         """Whether (1 or 0) a round's message goes down and its uploads go up."""
         return 1, 1
+
+    def uploads(self, steps: int) -> int:
+        """Floats sent back after `steps` local steps with the choices made, in multiples of d."""
+        return self.up
 
     def gradients_a_step(self) -> int:
         """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""

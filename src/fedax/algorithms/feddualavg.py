@@ -15,10 +15,13 @@ With h = ||x||^2 / 2 (the default) grad(h + t psi)* is the prox of t psi. Withou
 psi grows in step with the gradients in y: lr K is the sum of the rates really taken, for a rate that changes
 within a round and for clients with unequal K; it goes up and down as one more number.
 
-The output of eq. 4.9 is the mean, over the rounds r and the local steps k = 1 .. K, of
-grad(h + (weight + lr k) psi)* at the clients' mean dual after step k. A prox of a mean is not the mean of proxes, so
-the server would need that mean dual after every step: K times the upload. `average` takes the mean of the server's
-own points instead, one a round: the terms of eq. 4.9 with k = K, and with K = 1 and server_lr = 1 all of them.
+The output of eq. 4.9, with `average`, is the mean over the rounds r and the local steps k = 1 .. K of the point at the
+clients' mean dual after step k, of which the K-th is what the next round starts from:
+
+    x = mean over r, k of grad(h + (weight + lr k) psi)*(mean_i y_i after step k)
+
+A prox of a mean is not the mean of proxes (but without psi and with h = ||x||^2 / 2, where the sum of a client's duals
+would do), so a client sends its dual after every step, and the clients' K must be equal.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Any
 from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.mirrored import Mirrored
-from fedax.vectors import Vector, scalar
+from fedax.vectors import Vector, each, repeat, scalar, zeros
 
 
 @algorithm
@@ -38,11 +41,12 @@ class FedDualAvg(Mirrored, Algorithm):
     lr: client rate eta_c, above 0.
     server_lr: server rate eta_s, above 0.
     client_prox: False retrieves the clients' points without psi (FedDualAvg-OSP).
-    average: the model is the mean of the server's points, one a round, instead of the last (eq. 4.9 for K = 1).
+    average: the model is the mean of all points so far (eq. 4.9) instead of the last; clients take equally many steps.
     mirror: h; "euclidean", "entropy" (on the simplex) or "p-norm".
     p: of the p-norm, in (1, 2].
 
-    Sends y down and y_i - y up (d floats and one number each way); a client keeps nothing.
+    Sends y down and y_i - y up (d floats and one number each way; with average K times as much up); a client keeps
+    nothing.
 
     >>> FedDualAvg(lr=0.1)
     FedDualAvg(lr=0.1, server_lr=1.0, client_prox=True, average=False, mirror='euclidean', p=2.0)
@@ -57,10 +61,18 @@ class FedDualAvg(Mirrored, Algorithm):
 
     composite = True
     reference = "Yuan's thesis, Algorithms 6 and 8"
+    up_otherwise = "K d with average"
     claims = (
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False}),
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False, "client_prox": False}),
     )
+
+    @property
+    def lockstep(self) -> bool:  # type: ignore[override]
+        return self.average
+
+    def uploads(self, steps: int) -> int:
+        return steps if self.average else 1
 
     def init(self, x0: Vector) -> Any:
         return self.dual(x0), scalar(0, x0), x0
@@ -71,22 +83,35 @@ class FedDualAvg(Mirrored, Algorithm):
 
     def begin(self, message: Any, client: Any, ctx: Context) -> Any:
         y, weight = message
-        return y, 0 * weight
+        start = Vector((y.tree, 0 * weight))  # the dual and the sum of the rates taken go together
+        return (start, each(lambda a: a[None].repeat(ctx.steps, axis=0), start)) if self.average else (start, ())
 
     def step(self, local: Any, oracle: Any, message: Any, client: Any, ctx: Context) -> Any:
-        (y_i, travelled), (_, weight) = local, message
+        (now, trail), (_, weight) = local, message
+        tree, travelled = now.tree
+        y_i = Vector(tree)
         x_i = self.primal(y_i, weight + travelled if self.client_prox else None, ctx)
-        return y_i - self.lr * oracle.grad(x_i), travelled + self.lr
+        now = Vector(((y_i - self.lr * oracle.grad(x_i)).tree, travelled + self.lr))
+        return now, each(lambda t, a: t.at[ctx.step].set(a.astype(t.dtype)), trail, now) if self.average else ()
 
     def finish(self, local: Any, oracle: Any, message: Any, client: Any, ctx: Context) -> Any:
-        (y_i, travelled), (y, _) = local, message
-        return (y_i - y, travelled), client
+        (now, trail), (y, weight) = local, message
+        start = Vector((y.tree, 0 * weight))
+        return each(lambda a, b: a - b, trail if self.average else now, start), client
 
     def update(self, server: Any, upload: Any, ctx: Context) -> Any:
-        (y, weight, x), (delta, travelled) = server, upload
-        y, weight = y + self.server_lr * delta, weight + self.server_lr * travelled
-        new = self.primal(y, weight, ctx)
-        return y, weight, x + (new - x) / (ctx.round + 1) if self.average else new
+        y, weight, x = server
+        last = each(lambda a: a[-1], upload) if self.average else upload
+        new_y, new_weight = y + self.server_lr * Vector(last.tree[0]), weight + self.server_lr * last.tree[1]
+        if not self.average:
+            return new_y, new_weight, self.primal(new_y, new_weight, ctx)
+
+        def add(k: Any, total: Vector) -> Vector:
+            delta, travelled = each(lambda a: a[k], upload).tree
+            return total + self.primal(y + Vector(delta), weight + travelled, ctx)
+
+        points = repeat(ctx.steps, add, zeros(x)) / ctx.steps
+        return new_y, new_weight, x + (points - x) / (ctx.round + 1)
 
     def model(self, server: Any) -> Vector:
         x: Vector = server[2]

@@ -65,6 +65,7 @@ class Localized(Algorithm):
     keeps = of_base("what its base keeps")
     down = of_base(1)
     up = of_base(1)
+    lockstep = of_base(False)
     gradients = of_base(1)
 
     def __post_init__(self) -> None:
@@ -123,6 +124,10 @@ class Localized(Algorithm):
 
     def traffic(self, round: Any) -> tuple[Any, Any]:
         sent: tuple[Any, Any] = self.base.traffic(round)
+        return sent
+
+    def uploads(self, steps: int) -> int:
+        sent: int = self.base.uploads(steps)
         return sent
 
     def gradients_a_step(self) -> int:

@@ -11,7 +11,7 @@ from fedax.data.dataset import Dataset, Divided
 from fedax.data.datasets import divided, from_table, load
 from fedax.data.federation import Federation, Rows
 from fedax.data.fmri import haxby
-from fedax.data.generators import LASSO, LOW_RANK, Synthetic, lasso, low_rank
+from fedax.data.generators import LASSO, LOW_RANK, LassoClients, LowRankClients, lasso, low_rank
 from fedax.data.heterogeneity import Heterogeneity, heterogeneity
 from fedax.data.partitions import (
     IID,
@@ -52,12 +52,13 @@ __all__ = [
     "FromFlower",
     "Heterogeneity",
     "Homogeneous",
+    "LassoClients",
+    "LowRankClients",
     "Partition",
     "Pathological",
     "QuadraticClients",
     "Rows",
     "Shards",
-    "Synthetic",
     "SyntheticClients",
     "clusters",
     "divided",

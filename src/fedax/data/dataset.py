@@ -120,7 +120,7 @@ class Divided:
     def options(self) -> list[str]:
         """The names of all options; generated data takes a seed besides."""
         sizes = ["preset", *(f.name for f in fields(next(iter(self.presets.values()))))] if self.presets else []
-        return [*sizes, *self.defaults]
+        return [*(name for name in sizes if name not in self.defaults), *self.defaults]
 
     def resolved(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with every default written out; a wrong one raises.

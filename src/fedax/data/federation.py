@@ -19,6 +19,7 @@ from fedax.data.checks import (
     check_same_layout,
     check_split,
 )
+from fedax.data.sharing import in_order
 from fedax.data.splits import PARTS, is_label, split_blocks
 from fedax.errors import FedaxError, unknown
 
@@ -239,7 +240,7 @@ def arrange(
     order = np.concatenate(ordered)
     rows = len(next(iter(arrays.values())))
     if not np.array_equal(order, np.arange(rows)):
-        arrays = {key: array[order] for key, array in arrays.items()}
+        arrays = {key: in_order(array, order) for key, array in arrays.items()}
     starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     train, validation, test = (Rows(starts[:, p], counts[:, p]) for p in range(len(PARTS)))
     return Federation(arrays, train, validation, test, names)

@@ -6,6 +6,7 @@ nothing until it is needed; `federation` makes all of them at once.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -56,14 +57,14 @@ class Generator(ABC):
         """What the federation's `info` says beyond its origin."""
         return {}
 
-    def federation(self, seed: int = 0) -> Federation:
-        """All clients, in memory."""
+    def federation(self, seed: int = 0, first: int | None = None) -> Federation:
+        """The clients in memory: all, or so many from the first on."""
         import jax
 
         if check_count("seed", seed, 0) >= 2**32:
             raise FedaxError(f"seed is {seed}: it must be below 2**32")
         key = jax.random.key(np.uint32(seed))
-        train, test = self.sizes(seed).T
+        train, test = self.sizes(seed)[:first].T
         size = train + test
         # Clients of like size are made together: few programs to compile, and at most twice the rows.
         room = np.where(size == size.max(), size, 2 ** np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64))
@@ -71,15 +72,23 @@ class Generator(ABC):
         made: dict[int, dict[str, Array]] = {}
         for rows in np.unique(room).tolist():
             numbers = np.flatnonzero(room == rows)
-            batch = jax.jit(jax.vmap(lambda i, rows=rows: self.client(key, i, rows)))(numbers.astype(np.uint32))
+            batch = _program(self, rows)(key, numbers.astype(np.uint32))
             host = {name: np.asarray(array) for name, array in batch.items()}
             for place, i in enumerate(numbers.tolist()):
                 made[i] = {name: array[place, : size[i]] for name, array in host.items()}
-        flat = {name: np.concatenate([made[i][name] for i in range(self.clients)]) for name in made[0]}
+        flat = {name: np.concatenate([made[i][name] for i in range(len(size))]) for name in made[0]}
         start = np.cumsum(size) - size
         nothing = Rows(start, np.zeros_like(size))
         info = {"partition": repr(self), "seed": seed, **self.describe(seed, flat)}
         return Federation(flat, Rows(start, train), nothing, Rows(start + train, test), info=info)
+
+
+@functools.lru_cache(maxsize=32)
+def _program(generator: Generator, rows: int) -> Any:
+    """The compiled function that makes the first rows of several clients."""
+    import jax
+
+    return jax.jit(jax.vmap(lambda key, number: generator.client(key, number, rows), in_axes=(None, 0)))
 
 
 def build(kind: type[G], options: Mapping[str, Any]) -> G:

@@ -18,51 +18,60 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from fedax.data.checks import Array, check_count
 from fedax.data.division import check_number
-from fedax.data.federation import Federation, Rows
+from fedax.data.federation import Federation
+from fedax.data.generated import Generator
 from fedax.errors import FedaxError, unknown
 
-# The intercept's stream must not be that of client 0: NumPy pads [seed, purpose] with zeros.
-_INTERCEPT = 0x10E6
-_CLIENT = 0xC11E
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True)
-class Synthetic:
-    """The sizes of a synthetic regression.
+class LassoClients(Generator):
+    """Clients of a sparse linear regression: `x` has rows of shape [dimension], `y` one number a row.
 
     Parameters
     ----------
-    dimension : the length of the truth's vector, or the side of its matrix; at least 1
-    ones : the leading ones of the truth, the same for all clients; at least 0
-    clients : at least 1
-    rows : training rows a client; at least 1
+    clients : at least 1; default 64
+    dimension : the length of the truth's vector, or the side of its matrix; at least 1, default 1024
+    ones : the leading ones of the truth, the same for all clients; at least 0, default 64
+    rows : training rows a client; at least 1, default 128
+    test_rows : test rows a client, drawn like its training rows; at least 0, default 32
     own : client-specific non-zeros, at distinct places among the other `dimension - ones`; default 0
     own_value : their value; finite, default 0.5
     intercept : whether x0 is drawn from N(0, 1), otherwise it is 0; default True
     noise : the standard deviation of the noise; finite and at least 0, default 1
 
-    >>> Synthetic(dimension=1024, ones=64, clients=64, rows=128).noise
-    1.0
+    Rows are drawn in single precision, and worked out in double where JAX is in double precision.
+
+    >>> import jax
+    >>> rows = LassoClients(dimension=12, ones=3).client(jax.random.key(0), 999_999, rows=5)
+    >>> {name: array.shape for name, array in rows.items()}
+    {'x': (5, 12), 'y': (5,)}
     """
 
-    dimension: int
-    ones: int
-    clients: int
-    rows: int
+    clients: int = 64
+    dimension: int = 1024
+    ones: int = 64
+    rows: int = 128
+    test_rows: int = 32
     own: int = 0
     own_value: float = 0.5
     intercept: bool = True
     noise: float = 1.0
 
+    name: ClassVar[str] = "lasso"
+
     def __post_init__(self) -> None:
-        for field, minimum in (("dimension", 1), ("ones", 0), ("clients", 1), ("rows", 1), ("own", 0)):
+        super().__post_init__()
+        for field, minimum in (("dimension", 1), ("ones", 0), ("rows", 1), ("test_rows", 0), ("own", 0)):
             check_count(field, getattr(self, field), minimum)
         if self.ones + self.own > self.dimension:
             raise FedaxError(
@@ -73,33 +82,130 @@ class Synthetic:
         if not isinstance(self.intercept, bool):
             raise FedaxError(f"intercept is {self.intercept!r}: it must be True or False")
 
-    def diagonal(self, rng: np.random.Generator) -> Array:
-        """One client's truth as a vector, its own places drawn by `rng`.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the truth, and of a row of `x`."""
+        return (self.dimension,)
 
-        >>> Synthetic(dimension=6, ones=2, clients=1, rows=1, own=1).diagonal(np.random.default_rng(0))
-        array([1. , 1. , 0. , 0. , 0. , 0.5])
+    def sizes(self, seed: int) -> NDArray[np.int64]:
+        """`rows` for training and `test_rows` for testing."""
+        return np.full((self.clients, 2), [self.rows, self.test_rows])
+
+    def start(self, key: jax.Array) -> jax.Array:
+        """The intercept x0 of all clients."""
+        import jax
+        import jax.numpy as jnp
+
+        drawn = jax.random.normal(jax.random.split(key)[0], (), jnp.float32)
+        return drawn if self.intercept else 0 * drawn
+
+    def diagonal(self, key: jax.Array, number: int | jax.Array) -> jax.Array:
+        """A client's truth as a vector: ones first, then zeros, with its own non-zeros among them.
+
+        >>> import jax
+        >>> drawn = LassoClients(dimension=6, ones=2, own=1).diagonal(jax.random.key(0), 7)
+        >>> drawn[:2].tolist(), sorted(drawn[2:].tolist())
+        ([1.0, 1.0], [0.0, 0.0, 0.0, 0.5])
         """
-        truth = np.zeros(self.dimension)
-        truth[: self.ones] = 1
-        truth[self.ones + rng.choice(self.dimension - self.ones, self.own, replace=False)] = self.own_value
-        return truth
+        import jax
+        import jax.numpy as jnp
+
+        truth = (jnp.arange(self.dimension) < self.ones).astype(jnp.result_type(float))
+        if not self.own:
+            return truth
+        places = jax.random.permutation(self._keys(key, number)[0], self.dimension - self.ones)[: self.own]
+        return truth.at[self.ones + places].set(self.own_value)
+
+    def client(self, key: jax.Array, number: int | jax.Array, rows: int) -> dict[str, jax.Array]:
+        """A client's first `rows` rows; those for testing do not depend on how many there are for training."""
+        import jax
+        import jax.numpy as jnp
+
+        _, for_mean, for_train, for_test = self._keys(key, number)
+        features, precise = math.prod(self.shape), jnp.result_type(float)
+        mean = jax.random.normal(for_mean, (features,), jnp.float32).astype(precise)
+
+        def row(r: jax.Array) -> tuple[jax.Array, jax.Array]:
+            own = jax.random.fold_in(jnp.where(r < self.rows, for_train, for_test), r - self.rows * (r >= self.rows))
+            drawn = jax.random.normal(own, (features + 1,), jnp.float32).astype(precise)
+            return (mean + drawn[:-1]).reshape(self.shape), drawn[-1]
+
+        x, noise = jax.vmap(row)(jnp.arange(rows))
+        observed = self._on_the_diagonal(x) @ self.diagonal(key, number)
+        return {"x": x, "y": observed + self.start(key) + self.noise * noise}
+
+    def describe(self, seed: int, arrays: dict[str, Array]) -> dict[str, Any]:
+        """The truth: `weights`, one of a client each where they have non-zeros of their own, and `intercept`."""
+        import jax
+
+        key = jax.random.key(np.uint32(seed))
+        clients = len(arrays["y"]) // (self.rows + self.test_rows)
+        every = jax.vmap(lambda i: self.diagonal(key, i))(np.arange(clients if self.own else 1))
+        weights = self._as_truth(np.asarray(every, arrays["x"].dtype))
+        truth = {"weights": weights if self.own else weights[0], "intercept": float(self.start(key))}
+        return {"dataset": self.name, "classes": None, "truth": truth}
+
+    def _keys(self, key: jax.Array, number: int | jax.Array) -> jax.Array:
+        """A client's keys: its own places, its mean, its rows for training and for testing."""
+        import jax
+
+        return jax.random.split(jax.random.fold_in(jax.random.split(key)[1], number), 4)
+
+    def _on_the_diagonal(self, x: jax.Array) -> jax.Array:
+        """The entries of rows of `x` that the truth's vector meets."""
+        return x
+
+    def _as_truth(self, diagonals: Array) -> Array:
+        return diagonals
 
 
-LASSO: dict[str, Synthetic] = {
-    "thesis-I": Synthetic(dimension=1024, ones=512, clients=64, rows=128),
-    "thesis-II": Synthetic(dimension=1024, ones=64, clients=64, rows=128),
-    "thesis-III": Synthetic(dimension=1024, ones=8, clients=64, rows=128),
-    "thesis-IV": Synthetic(dimension=1024, ones=512, clients=256, rows=32),
-    "pfedfbe-I": Synthetic(dimension=1024, ones=992, clients=30, rows=128, intercept=False),
-    "pfedfbe-II": Synthetic(dimension=1024, ones=8, clients=30, rows=128, own=2, own_value=0.5, intercept=False),
+@dataclass(frozen=True)
+class LowRankClients(LassoClients):
+    """Clients of a linear regression on square matrices: `x` has rows of shape [dimension, dimension].
+
+    The parameters are those of `LassoClients`, but for the defaults of `dimension`, 32, and `ones`, 4.
+
+    >>> import jax
+    >>> LowRankClients().client(jax.random.key(0), 5, rows=2)["x"].shape
+    (2, 32, 32)
+    """
+
+    dimension: int = 32
+    ones: int = 4
+
+    name: ClassVar[str] = "low_rank"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the truth, and of a row of `x`."""
+        return (self.dimension, self.dimension)
+
+    def _on_the_diagonal(self, x: jax.Array) -> jax.Array:
+        import jax.numpy as jnp
+
+        met: jax.Array = jnp.diagonal(x, axis1=-2, axis2=-1)
+        return met
+
+    def _as_truth(self, diagonals: Array) -> Array:
+        matrices: Array = diagonals[:, None] * np.eye(self.dimension, dtype=diagonals.dtype)
+        return matrices
+
+
+LASSO: dict[str, Generator] = {
+    "thesis-I": LassoClients(dimension=1024, ones=512, clients=64, rows=128),
+    "thesis-II": LassoClients(dimension=1024, ones=64, clients=64, rows=128),
+    "thesis-III": LassoClients(dimension=1024, ones=8, clients=64, rows=128),
+    "thesis-IV": LassoClients(dimension=1024, ones=512, clients=256, rows=32),
+    "pfedfbe-I": LassoClients(dimension=1024, ones=992, clients=30, rows=128, intercept=False),
+    "pfedfbe-II": LassoClients(dimension=1024, ones=8, clients=30, rows=128, own=2, own_value=0.5, intercept=False),
 }
 
-LOW_RANK: dict[str, Synthetic] = {
-    "thesis-I": Synthetic(dimension=32, ones=16, clients=64, rows=128),
-    "thesis-II": Synthetic(dimension=32, ones=4, clients=64, rows=128),
-    "thesis-III": Synthetic(dimension=32, ones=1, clients=64, rows=128),
-    "thesis-IV": Synthetic(dimension=32, ones=16, clients=256, rows=32),
-    "pfedfbe": Synthetic(dimension=32, ones=4, clients=30, rows=128, own=1, own_value=0.25, intercept=False),
+LOW_RANK: dict[str, Generator] = {
+    "thesis-I": LowRankClients(dimension=32, ones=16, clients=64, rows=128),
+    "thesis-II": LowRankClients(dimension=32, ones=4, clients=64, rows=128),
+    "thesis-III": LowRankClients(dimension=32, ones=1, clients=64, rows=128),
+    "thesis-IV": LowRankClients(dimension=32, ones=16, clients=256, rows=32),
+    "pfedfbe": LowRankClients(dimension=32, ones=4, clients=30, rows=128, own=1, own_value=0.25, intercept=False),
 }
 
 
@@ -117,7 +223,7 @@ def lasso(
     test_rows : test rows a client, drawn like its training rows; at least 0, default 32
     seed : at least 0; default 0
     dtype : float32 or float64; default float32
-    changes : fields of `Synthetic` that replace the preset's
+    changes : fields of `LassoClients` that replace the preset's
 
     `info["truth"]` holds `weights`, [dimension] where all clients share one truth and [clients, dimension]
     where they do not (`own` above 0), and `intercept`, a float.
@@ -129,8 +235,7 @@ def lasso(
     >>> (truth["weights"] == 1).sum(axis=1), (truth["weights"] == 0.5).sum(axis=1), truth["intercept"]
     (array([8, 8, 8]), array([2, 2, 2]), 0.0)
     """
-    sizes = _preset("lasso", preset, LASSO, changes)
-    return _generate(f"lasso {preset}", sizes, (sizes.dimension,), test_rows, seed, dtype)
+    return _generate("lasso", preset, LASSO, {"test_rows": test_rows, **changes}, seed, dtype)
 
 
 def low_rank(
@@ -147,51 +252,24 @@ def low_rank(
     >>> np.linalg.matrix_rank(federation.info["truth"]["weights"])
     np.int64(4)
     """
-    sizes = _preset("low-rank", preset, LOW_RANK, changes)
-    return _generate(f"low_rank {preset}", sizes, (sizes.dimension, sizes.dimension), test_rows, seed, dtype)
-
-
-def _preset(kind: str, name: str, presets: dict[str, Synthetic], changes: dict[str, Any]) -> Synthetic:
-    if name not in presets:
-        raise unknown(f"{kind} preset", name, presets)
-    known = [field.name for field in fields(Synthetic)]
-    for change in changes:
-        if change not in known:
-            raise unknown(f"{kind} argument", change, [*known, "test_rows", "seed", "dtype"])
-    return replace(presets[name], **changes)
+    return _generate("low_rank", preset, LOW_RANK, {"test_rows": test_rows, **changes}, seed, dtype)
 
 
 def _generate(
-    dataset: str, sizes: Synthetic, shape: tuple[int, ...], test_rows: int, seed: int, dtype: DTypeLike
+    kind: str, name: str, presets: dict[str, Generator], changes: dict[str, Any], seed: int, dtype: DTypeLike
 ) -> Federation:
-    seed, kind = check_count("seed", seed, 0), _check_dtype(dtype)
-    counts = np.repeat([[sizes.rows, 0, check_count("test_rows", test_rows, 0)]], sizes.clients, axis=0)
-    starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
-    train, validation, test = (Rows(starts[:, p], counts[:, p]) for p in range(3))
-    features = math.prod(shape)
-    x = np.empty((counts.sum(), features), kind)
-    y = np.empty(counts.sum(), kind)
-    weights = np.empty((sizes.clients, *shape), kind)
-    x0 = float(np.random.default_rng([seed, _INTERCEPT]).standard_normal()) if sizes.intercept else 0.0
-    for i in range(sizes.clients):
-        places, mean, for_train, for_test = np.random.default_rng([seed, _CLIENT, i]).spawn(4)
-        diagonal = sizes.diagonal(places)
-        truth = diagonal if len(shape) == 1 else np.diag(diagonal)
-        mu = mean.standard_normal(features)
-        for rows, rng in ((train.of(i), for_train), (test.of(i), for_test)):
-            # The noise is drawn as a row's last column, so that more rows do not change the first ones.
-            drawn = rng.standard_normal((rows.stop - rows.start, features + 1))
-            x[rows] = mu + drawn[:, :-1]
-            y[rows] = x[rows].astype(np.float64) @ truth.ravel() + x0 + sizes.noise * drawn[:, -1]
-        weights[i] = truth
-    info = {
-        "dataset": dataset,
-        "partition": repr(sizes),
-        "seed": seed,
-        "classes": None,
-        "truth": {"weights": weights if sizes.own else weights[0], "intercept": x0},
-    }
-    return Federation({"x": x.reshape(-1, *shape), "y": y}, train, validation, test, info=info)
+    import jax
+
+    if name not in presets:
+        raise unknown(f"{kind} preset", name, presets)
+    known = [field.name for field in fields(LassoClients)]
+    for change in changes:
+        if change not in known:
+            raise unknown(f"{kind} argument", change, [*known, "seed", "dtype"])
+    precision = _check_dtype(dtype)
+    with jax.enable_x64(precision == np.float64):
+        made = replace(presets[name], **changes).federation(seed)
+    return replace(made, info={**made.info, "dataset": f"{kind} {name}"})
 
 
 def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:

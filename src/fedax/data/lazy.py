@@ -50,7 +50,7 @@ class Lazy:
     @functools.cached_property
     def shown_clients(self) -> Federation:
         """The clients that are evaluated, in memory."""
-        return replace(self.generator, clients=min(self.shown, self.clients)).federation(self.seed)
+        return self.generator.federation(self.seed, first=self.shown)
 
     def make(self, number: Any, rows: int) -> dict[str, Any]:
         """A client's first rows, inside a compiled program."""
@@ -70,7 +70,8 @@ def lazily(name: str, *, seed: int = 0, shown: int = SHOWN, **options: Any) -> L
     """
     able = [n for n, entry in FEDERATIONS.items() if any(isinstance(p, Generator) for p in entry.presets.values())]
     if name not in able:
-        raise FedaxError(f"{name} cannot make its clients as they are needed: {' and '.join(able)} can")
+        others = f"{', '.join(able[:-1])} and {able[-1]}"
+        raise FedaxError(f"{name} cannot make its clients as they are needed: {others} can")
     chosen = FEDERATIONS[name].resolved(options)
     kind = FEDERATIONS[name].presets[chosen["preset"]]
     return Lazy(replace(kind, **{f.name: chosen[f.name] for f in fields(kind)}), seed, shown)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedax.data.checks import Array
 from fedax.data.fetching import cache
 from fedax.errors import FedaxError
 
+PART = 1 << 24  # bytes of a mapped array that are in memory while its rows are put in order
 _held: dict[Hashable, dict[str, weakref.ref[Array]]] = {}
 
 
@@ -57,10 +58,35 @@ def within_budget(arrays: dict[str, Array]) -> dict[str, Array]:
     False
     """
     small = sum(array.nbytes for array in arrays.values() if not _mapped(array)) <= budget()
-    kept = {name: array if small or _mapped(array) else _on_disk(array) for name, array in arrays.items()}
+    kept = {
+        name: array if small or _mapped(array) else _on_disk([array], array.dtype, array.shape)
+        for name, array in arrays.items()
+    }
     for array in kept.values():
         array.flags.writeable = False
     return kept
+
+
+def in_order(array: Array, order: Array) -> Array:
+    """The rows of an array in some order; if it is mapped and above the budget, in another file, a part at a time.
+
+    >>> in_order(np.arange(3) + 10, np.array([2, 0]))
+    array([12, 10])
+    """
+    if not too_large({"": array}):
+        return array[order]
+    step = max(1, PART // max(1, array[:1].nbytes))
+    parts = (array[order[first : first + step]] for first in range(0, len(order), step))
+    return _on_disk(parts, array.dtype, (len(order), *array.shape[1:]))
+
+
+def too_large(arrays: Mapping[str, Any]) -> bool:
+    """Whether arrays are mapped from disk and more than the budget together.
+
+    >>> too_large({"x": np.arange(3)})
+    False
+    """
+    return any(map(_mapped, arrays.values())) and sum(array.nbytes for array in arrays.values()) > budget()
 
 
 def filled(path: Path, shape: tuple[int, ...], fill: Callable[[Array], None]) -> Array:
@@ -82,11 +108,12 @@ def _mapped(array: Any) -> bool:
     return isinstance(array, np.memmap) or (isinstance(array, np.ndarray) and _mapped(array.base))
 
 
-def _on_disk(array: Array) -> Array:
-    """The array mapped from a file without a name, which goes when the array does."""
+def _on_disk(parts: Iterable[Array], dtype: Any, shape: tuple[int, ...]) -> Array:
+    """An array that comes in parts, mapped from a file without a name, which goes when the array does."""
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=cache()) as file:
-        array.tofile(file)
+        for part in parts:
+            part.tofile(file)
         file.flush()
         # A plain view: others may index it, and a memmap's slices are slower.
-        return np.asarray(np.memmap(file, array.dtype, "r", shape=array.shape))
+        return np.asarray(np.memmap(file, dtype, "r", shape=shape))

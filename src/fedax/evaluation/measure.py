@@ -17,6 +17,9 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
+from fedax.data.federation import Rows
+from fedax.devices import readable
+from fedax.disk import Disk
 from fedax.local import Client, Data, Plan
 from fedax.problem import Problem
 
@@ -80,9 +83,9 @@ class Meter:
 
     def _program(self, name: str, build: Any) -> Any:
         key = (name, self.plan, self.mesh, self.batched, int(self.count.max()))
-        return self.problem.program(key, lambda: jax.jit(build()))
+        return self.problem.program(key, lambda: jax.jit(build(), out_shardings=readable(self.mesh)))
 
-    def shared(self, params: Any, data: Data) -> dict[str, Measurement]:
+    def shared(self, params: Any, data: Data | Disk) -> dict[str, Measurement]:
         """The shared model's metrics for every client."""
 
         def build() -> Any:
@@ -95,8 +98,11 @@ class Meter:
             specs = (P(), P(), P("clients"))
             return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
 
-        rows = self._program("shared", build)(params, data.arrays, self._blocks)
-        return {name: self._means(np.asarray(values, np.float64).ravel()) for name, values in rows.items()}
+        program, parts = self._program("shared", build), []
+        for arrays, blocks in data.blocks(self._blocks, self.mesh.devices.size):
+            found = program(params, arrays, blocks)
+            parts.append({name: np.asarray(values, np.float64).ravel() for name, values in found.items()})
+        return {name: self._means(np.concatenate([part[name] for part in parts])) for name in parts[0]}
 
     def _means(self, rows: Floats) -> Measurement:
         sums = np.concatenate([[0.0], np.cumsum(rows[: len(self.index)])])
@@ -104,27 +110,37 @@ class Meter:
             total = sums[self._compact + self.count] - sums[self._compact]
             return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
 
-    def personal(self, algorithm: Algorithm, server: Any, clients: Any, data: Data) -> dict[str, Measurement]:
+    def personal(self, algorithm: Algorithm, server: Any, clients: Any, data: Data | Disk) -> dict[str, Measurement]:
         """The metrics of each client's own model; `clients` is their states, stacked, or has `take(who)` for some.
 
         algorithm: with its schedules at the round concerned.
         """
         total = self.plan.clients
-        if hasattr(clients, "take"):
-            step = min(total, TAKEN)
-            parts = [np.arange(first, min(first + step, total)) for first in range(0, total, step)]
-            found = [self._own(algorithm, server, clients.take(who), data, who, step, 0) for who in parts]
-        else:
-            found = [self._own(algorithm, server, clients, data, np.arange(total), total, None)]
+        stored = hasattr(clients, "take")
+        step = min(total, data.at_once, TAKEN if stored else total)
+        found = []
+        for first in range(0, total, step):
+            who = np.arange(first, min(first + step, total))
+            near, start = data.some(who, step, Rows(self.start, self.count))
+            states, at = (clients.take(who), 0) if stored else (clients, None)
+            found.append(self._own(algorithm, server, states, near, start, who, step, at))
         rows = self.count.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return {name: Measurement(np.concatenate([part[name] for part in found]) / rows, rows) for name in found[0]}
 
     def _own(
-        self, algorithm: Algorithm, server: Any, states: Any, data: Data, who: Any, limit: int, first: int | None
+        self,
+        algorithm: Algorithm,
+        server: Any,
+        states: Any,
+        data: Data,
+        start: Any,
+        who: Any,
+        limit: int,
+        first: int | None,
     ) -> dict[str, Floats]:
-        """The sums of each metric over the rows of the clients `who`, whose states are the rows of `states` from
-        `first` on, or at their own numbers; `limit` is the largest number of clients in a call."""
+        """The sums of each metric over the rows, from `start` on, of the clients `who`, whose states are the rows of
+        `states` from `first` on, or at their own numbers; `limit` is the largest number of clients in a call."""
         devices = self.mesh.devices.size
         places = -(-limit // (devices * self.batched)) * devices * self.batched
         every = np.resize(who, places).astype(np.int32)
@@ -155,7 +171,7 @@ class Meter:
             specs = (P(), P(), P(), P(), P(), P("clients"), P("clients"), P(), P())
             return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
 
-        start, count = self.start.astype(np.int32), self.count.astype(np.int32)
+        start, count = start.astype(np.int32), self.count.astype(np.int32)
         sums = self._program("personal", build)(algorithm, server, states, data, self.seed, every, at, start, count)
         return {name: np.asarray(value, np.float64)[: len(who)] for name, value in sums.items()}
 

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax.disk import Disk
 from fedax.local import Client, Data, Plan
 from fedax.problem import Problem
-from fedax.vectors import Vector, norm
+from fedax.vectors import Vector, norm, zeros
 
 Array = np.ndarray[Any, Any]
 
@@ -90,18 +91,50 @@ def truth_of(info: Mapping[str, Any]) -> Array | None:
     return None if known is None else np.asarray(known["weights"])
 
 
-def prox_gradient(problem: Problem, plan: Plan, data: Data, x: Vector) -> float:
+def prox_gradient(problem: Problem, plan: Plan, data: Data | Disk, x: Vector) -> float:
     """||x - prox_psi(x - grad f(x))||, f the mean of the clients' losses: 0 exactly at stationary points."""
 
+    psi = problem.regularizer
+
     def build() -> Any:
-        def every(x: Vector, data: Data) -> Any:
+        def some(x: Vector, data: Data, total: Vector, first: Any, end: Any) -> Vector:
             def add(i: Any, total: Vector) -> Vector:
                 return total + Client(problem, plan, data, i, 0, 0, True).full().grad(x)
 
-            zero = jax.tree.map(jnp.zeros_like, x)
-            g = jax.lax.fori_loop(0, plan.clients, add, zero) / plan.clients
-            return norm(x - problem.regularizer.prox(x - g, 1.0))
+            summed: Vector = jax.lax.fori_loop(first, end, add, total)
+            return summed
 
-        return jax.jit(every)
+        return jax.jit(some)
 
-    return float(problem.program(("prox-gradient", plan), build)(x, data))
+    total, each = zeros(x), min(plan.clients, data.at_once)
+    program = problem.program(("prox-gradient", plan), build)
+    for first in range(0, plan.clients, each):
+        end = min(first + each, plan.clients)
+        # ready before the next rows come, so that rows from disk are given up
+        total = jax.block_until_ready(program(x, data.some(np.arange(first, end), each)[0], total, first, end))
+    residual = problem.program("prox residual", lambda: jax.jit(lambda x, g: norm(x - psi.prox(x - g, 1.0))))
+    return float(residual(x, total / plan.clients))
+
+
+def personal_prox_gradient(problem: Problem, plan: Plan, data: Data | Disk, models: Any) -> float:
+    """The mean over clients of ||x_i - prox_psi(x_i - grad f_i(x_i))|| at their own models, which are stacked."""
+    psi = problem.regularizer
+
+    def build() -> Any:
+        def some(models: Any, data: Data, who: Any) -> Any:
+            def one(here: Any) -> Any:
+                i, tree = here
+                x = Vector(tree)
+                return norm(x - psi.prox(x - Client(problem, plan, data, i, 0, 0, True).full().grad(x), 1.0))
+
+            return jax.lax.map(one, (who, models))
+
+        return jax.jit(some)
+
+    each = min(plan.clients, data.at_once)
+    program, found = problem.program(("personal prox-gradient", plan), build), []
+    for first in range(0, plan.clients, each):
+        who = np.arange(first, min(first + each, plan.clients))
+        theirs = jax.tree.map(lambda a, who=who: a[who], models)
+        found.append(np.asarray(program(theirs, data.some(who, each)[0], who)))
+    return float(np.mean(np.concatenate(found)))

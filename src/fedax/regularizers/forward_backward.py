@@ -70,20 +70,27 @@ class Envelope:
         return forward if self.psi is None else self.psi.prox(forward, 1 / self.lam)
 
 
-def envelope(smooth: Smooth, psi: Regularizer | None, lam: Any) -> Envelope:
-    """The forward-backward envelope of f + psi, f given by `value`, `grad` and `hvp`.
+class Composite(Smooth, Protocol):
+    """f + psi, f by value, gradient and Hessian: `problem.on(rows)` is one."""
 
-    >>> import jax.numpy as jnp
+    @property
+    def regularizer(self) -> Regularizer | None:
+        """psi, None for 0."""
+
+
+def envelope(problem: Composite, lam: Any) -> Envelope:
+    """The forward-backward envelope of a composite problem on some rows.
+
+    >>> import fedax, jax.numpy as jnp
     >>> from fedax.regularizers import L1
-    >>> class Half:  # f(x) = ||x||^2 / 2
-    ...     def value(self, x): return x @ x / 2
-    ...     def grad(self, x): return x
-    ...     def hvp(self, x, v): return v
-    >>> env = envelope(Half(), L1(1.0), lam=2.0)
+    >>> half = fedax.Problem(
+    ...     loss=lambda x, rows: jnp.mean((x - rows["a"]) ** 2) / 2, init=lambda key: jnp.zeros(1), regularizer=L1(1.0)
+    ... )
+    >>> env = envelope(half.on({"a": jnp.zeros(1)}), lam=2.0)      # f(x) = x^2 / 2, psi(x) = |x|
     >>> x = Vector(jnp.array([2.0]))
     >>> env.theta(x).tree, float(env.value(x)), env.grad(x).tree
     (Array([0.5], dtype=float32), 1.75, Array([1.5], dtype=float32))
     """
     if isinstance(lam, numbers.Real) and not 0 < float(lam) < float("inf"):
         raise FedaxError(f"envelope: lam must be in (0, inf), not {lam}")
-    return Envelope(smooth, psi, lam)
+    return Envelope(problem, problem.regularizer, lam)

@@ -13,12 +13,13 @@ import numpy as np
 from fedax.algorithms import base
 from fedax.algorithms.base import Algorithm, Context
 from fedax.local import Client
-from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, ragged, regression
+from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, regression
 from fedax.testing.report import Broken
 from fedax.testing.trial import Subject, Trial, apart, flat, shown
 from fedax.vectors import Mixture, Vector
 
 EXTRA = 8  # floats beyond whole vectors that a message may hold without being declared
+WIDE_STEPS = 2  # local steps where floats and gradients are counted
 
 Call = Callable[..., Any]
 
@@ -81,7 +82,7 @@ def purity(subject: Subject) -> str:
             raise Broken(f"{name}.{function} changes its inputs")
         return first
 
-    trial = subject.trial(ragged(subject.seed))
+    trial = subject.trial(subject.uneven)
     x0 = Vector(_start(trial))
     for _ in walk(algorithm, trial.client(0), x0, 2, twice):
         pass
@@ -117,7 +118,7 @@ def shapes(subject: Subject) -> str:
 
 
 def _shapes_in(subject: Subject, dtype: np.dtype[Any]) -> None:
-    name, trial = subject.name, subject.trial(ragged(subject.seed))
+    name, trial = subject.name, subject.trial(subject.uneven)
     x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), _start(trial)))
 
     def traced(function: str, body: Call, *arguments: Any) -> Any:
@@ -183,7 +184,7 @@ def _twins(algorithm: Algorithm) -> list[Algorithm]:
 
 def _wide(subject: Subject) -> Trial:
     federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
-    return subject.trial(Setting(WIDE, federation, {"local_steps": 2, "batch_size": 2}))
+    return subject.trial(Setting(WIDE, federation, {"local_steps": WIDE_STEPS, "batch_size": 2}))
 
 
 def sizes(subject: Subject) -> str:
@@ -191,7 +192,7 @@ def sizes(subject: Subject) -> str:
     algorithm, name, trial, d = subject.algorithm, subject.name, _wide(subject), WIDE_DIMENSION
     found = []
     for way, sent, declared in (
-        ("up", trial.simulation.cost.up, algorithm.up),
+        ("up", trial.simulation.cost.up, algorithm.uploads(WIDE_STEPS)),
         ("down", trial.simulation.cost.down, algorithm.down),
     ):
         extra = sent - declared * d

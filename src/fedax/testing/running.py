@@ -15,7 +15,7 @@ from fedax.algorithms.base import Algorithm, within
 from fedax.schedules import Schedule
 from fedax.simulation import load
 from fedax.simulation.engine import State
-from fedax.testing.problems import CLIENTS, quadratics, ragged, smooth
+from fedax.testing.problems import CLIENTS, quadratics, smooth
 from fedax.testing.report import Broken, Skipped
 from fedax.testing.trial import ROUNDS, TOLERANCE, Subject, Trial, apart, gap, shown
 
@@ -25,7 +25,7 @@ _count = {"compilations": 0, "listening": 0}
 
 def determinism(subject: Subject) -> str:
     """Two runs with one seed."""
-    trial = subject.trial(ragged(subject.seed))
+    trial = subject.trial(subject.uneven)
     for expected in subject.states[1:]:
         difference = _between(trial.advance().state, expected)
         if difference:
@@ -59,7 +59,7 @@ def executors(subject: Subject) -> str:
     few = smooth(quadratics(subject.seed)[0], cohort=3)
     pairs = {
         "looped": (subject.trial(few).advance(3).state, subject.trial(few, executor="looped", devices=None).advance(3)),
-        "debug": (subject.states[2], subject.trial(ragged(subject.seed), executor="debug").advance(2)),
+        "debug": (subject.states[2], subject.trial(subject.uneven, executor="debug").advance(2)),
     }
     found = []
     for name, (batched, other) in pairs.items():
@@ -74,7 +74,7 @@ def sitting_out(subject: Subject) -> str:
     """A client that takes no part in a round keeps its state bit for bit."""
     if not jax.tree.leaves(subject.states[0].clients):
         raise Skipped("a client keeps nothing")
-    trial, kept = subject.trial(ragged(subject.seed)), 0
+    trial, kept = subject.trial(subject.uneven), 0
     for before, after in zip(subject.states, subject.states[1:], strict=False):
         away = sorted(set(range(trial.simulation.plan.clients)) - set(trial.cohort(before.round)))
         for i in away:
@@ -90,11 +90,13 @@ def unequal_steps(subject: Subject) -> str:
     """A client's new state does not depend on how many steps the others take."""
     if not jax.tree.leaves(subject.states[0].clients):
         raise Skipped("a client keeps nothing; the executors are compared with unequal steps")
-    plain = subject.trial(ragged(subject.seed))
+    if subject.algorithm.lockstep:
+        raise Skipped("its clients take equally many steps")
+    plain = subject.trial(subject.uneven)
     usual = plain.simulation.steps
     watched = max(plain.cohort(0), key=lambda i: int(usual[i]))
     steps = [int(k) if i == watched else 1 for i, k in enumerate(usual)]
-    short = subject.trial(ragged(subject.seed)).work(steps)
+    short = subject.trial(subject.uneven).work(steps)
     one, other = (jax.tree.map(lambda a: a[watched], t.advance().state.clients) for t in (plain, short))
     distance = gap(one, other)
     if not distance <= TOLERANCE:
@@ -109,7 +111,7 @@ def compilation(subject: Subject) -> str:
     if not fields:
         raise Skipped("no numeric hyper-parameters")
     base = dataclasses.replace(subject.algorithm, **fields)  # type: ignore[type-var]
-    setting = ragged(subject.seed)
+    setting = subject.uneven
     Trial(base, setting).advance()
     for name, value in fields.items():
         other = dataclasses.replace(base, **{name: nearby(base, name, value)})  # type: ignore[type-var]
@@ -159,7 +161,7 @@ def _listen(event: str, duration_secs: float, **_: str | int) -> None:
 def save_and_load(subject: Subject) -> str:
     """A result reads back as it was written; a run that goes on from a stored state is the uninterrupted one."""
     half, end = subject.states[ROUNDS // 2], subject.states[-1]
-    trial = subject.trial(ragged(subject.seed)).resume(_stored(half))
+    trial = subject.trial(subject.uneven).resume(_stored(half))
     difference = _between(trial.advance(ROUNDS - ROUNDS // 2).state, end)
     if difference:
         where = f"stopped after round {half.round} and continued to {end.round}"

@@ -37,7 +37,8 @@ class Trial:
         taken = np.asarray(steps, np.int64)
         run.steps, run.plan = taken, dataclasses.replace(run.plan, equal_steps=False)
         run.engine.plan = run.plan
-        run.data = dataclasses.replace(run.data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
+        data: Any = run.data
+        run.data = dataclasses.replace(data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
         return self
 
     def advance(self, rounds: int = 1) -> Trial:
@@ -85,9 +86,8 @@ class Trial:
     def client(self, number: int, round: int = 0) -> Client:
         """One client in one round, for calling the method's functions one by one."""
         run = self.simulation
-        return Client(
-            run.problem, run.plan, run.data, np.int32(number), run.engine.seed, round, self.algorithm.composite
-        )
+        data: Any = run.data
+        return Client(run.problem, run.plan, data, np.int32(number), run.engine.seed, round, self.algorithm.composite)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,10 +105,18 @@ class Subject:
         """A run of the method itself."""
         return Trial(self.algorithm, setting, seed=self.seed, **options)
 
+    @property
+    def uneven(self) -> Setting:
+        """Minibatches, partial participation and clients of unequal size, who do unequal work if the method allows."""
+        setting = ragged(self.seed)
+        if not self.algorithm.lockstep:
+            return setting
+        return dataclasses.replace(setting, options={**setting.options, "local_epochs": None, "local_steps": 3})
+
     @functools.cached_property
     def states(self) -> list[State]:
         """The states before and after each of the first rounds with minibatches and unequal work."""
-        trial = self.trial(ragged(self.seed))
+        trial = self.trial(self.uneven)
         return [trial.state, *(trial.advance().state for _ in range(ROUNDS))]
 
 
