@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from fedax.devices import first
 from fedax.experiments import Progress, Run
 
 VISIBLE = 12  # finished runs whose bars stay on the screen
@@ -24,7 +25,10 @@ def console() -> Console:
 
 @contextmanager
 def watch(console: Console, quiet: bool) -> Iterator[Progress]:
-    """Progress on a console, while an experiment runs."""
+    """Progress on a console, while an experiment runs; of several processes the first speaks."""
+    if not first():
+        yield Progress()
+        return
     if quiet or not console.is_terminal:
         yield Lines()
         return
@@ -43,8 +47,14 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
 class Lines(Progress):
     """One plain line for each run that ended."""
 
+    def say(self, sentence: str) -> None:
+        print(sentence, flush=True)
+
     def goes_on(self, run: Run, round: int) -> None:
         print(again(run, round), flush=True)
+
+    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
+        print(f"{name(run)}: {done} of {settings} settings, {best}", flush=True)
 
     def end(self, run: Run) -> None:
         print(f"{name(run)}: {run.status} at round {run.round}, {metrics(run.metrics)}", flush=True)
@@ -64,14 +74,17 @@ class Live(Progress):
         self.overall: TaskID | None = None
         self.current: list[TaskID] = []
 
+    def say(self, sentence: str) -> None:
+        self.bars.console.print(sentence, markup=False, highlight=False)
+
     def begin(self, runs: list[Run], rounds: int) -> None:
         self.rounds = rounds
         self.bars.remove_task(self.checking)
         if len(runs) > 1:
-            self.overall = self.bars.add_task("all runs", total=len(runs) * rounds, metrics="")
+            self.overall = self.bars.add_task("all runs", total=sum(run.rounds or rounds for run in runs), metrics="")
 
     def start(self, run: Run) -> None:
-        self.current.append(self.bars.add_task(name(run), total=self.rounds, metrics="compiling"))
+        self.current.append(self.bars.add_task(name(run), total=run.rounds or self.rounds, metrics="compiling"))
         self.compiling = True
         for old in self.current[:-VISIBLE]:
             self.bars.update(old, visible=False)
@@ -91,8 +104,11 @@ class Live(Progress):
         self.compiling = False
         self.bars.update(self.current[-1], metrics=metrics(row))
 
+    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
+        self.bars.update(self.current[-1], metrics=f"{done} of {settings} settings, {best}")
+
     def end(self, run: Run) -> None:
-        self.done += self.rounds
+        self.done += run.rounds or self.rounds
         self.bars.stop_task(self.current[-1])
         ended = [] if run.status == "finished" else [run.status]
         self.bars.update(self.current[-1], metrics=", ".join([*ended, metrics(run.metrics)]))
@@ -117,7 +133,8 @@ def metrics(row: dict[str, Any]) -> str:
     >>> metrics({"round": 5, "test_accuracy": 0.9123, "test_loss": 0.31, "personal_test_accuracy": 0.98})
     'accuracy 91.2 %, loss 0.31, personal accuracy 98.0 %'
     """
-    part = "test" if "test_loss" in row or "personal_test_loss" in row else "train"
+    parts = [part for part in ("test", "validation") if f"{part}_loss" in row or f"personal_{part}_loss" in row]
+    part = (*parts, "train")[0]
     shown = {
         "accuracy": row.get(f"{part}_accuracy"),
         "loss": row.get(f"{part}_loss"),

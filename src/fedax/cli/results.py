@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedax import report
+from fedax.errors import FedaxError
 from fedax.experiments import Swept
+from fedax.experiments.folder import run_folders
 from fedax.report.personal import worth
 from fedax.simulation.result import write_whole
 
@@ -31,8 +33,20 @@ def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
     return report.write(folder, list(runs))
 
 
+def write_all_reports(folders: Sequence[Path], out: Path | None) -> Iterator[Path]:
+    """Write the report of each directory, and one page on all of them: to `out`, or to report.html here if there are
+    several."""
+    if out is not None and out.is_dir():
+        raise FedaxError(f"--out is {out}: it is a directory, and must be a file such as {out / 'report.html'}")
+    found = {folder: run_folders(folder) for folder in folders}
+    for folder, inside in found.items():
+        yield write_reports(folder, inside)
+    if out is not None or len(found) > 1:
+        yield report.combine(out or Path("report.html"), found)
+
+
 def write_summary(path: Path, runs: Sequence[Path]) -> None:
-    """One line per algorithm, each final metric as its mean and its deviation over seeds."""
+    """One line per algorithm, each final metric as its mean, deviation and 95 % interval over seeds."""
     _write_csv(path, [_plain(row) for row in report.table(list(runs))])
 
 
@@ -48,7 +62,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, report.Spread):
-            plain |= {f"{key}_avg": value.mean, f"{key}_dev": value.std}
+            plain |= {f"{key}_avg": value.mean, f"{key}_dev": value.std, f"{key}_ci": value.half}
         else:
             plain[key] = " ".join(map(str, value)) if isinstance(value, list) else value
     return plain
@@ -59,7 +73,10 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
     rows = report.table(list(runs))
     shown = {key: title for key, title in report.columns(rows).items() if key not in UNSHOWN}
     unfinished = any(row["status"] != "finished" for row in rows)
-    table = Table(caption="mean ± deviation over seeds" if any(row["runs"] > 1 for row in rows) else None)
+    several = max((row["runs"] for row in rows), default=1)
+    said = [f"mean ± 95 % interval over {several} seeds"] if several > 1 else []
+    held = report.held_equal(report.read_all(runs))
+    table = Table(caption="; ".join([*said, *([held[0].lower() + held[1:-1]] if held else [])]) or None)
     table.add_column("Algorithm")
     for title in (["Status"] if unfinished else []) + list(shown.values()):
         table.add_column(title, justify="right")
@@ -67,7 +84,7 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
         cells = [row["status"]] if unfinished else []
         for key in shown:
             spread = row.get(key)
-            cells.append("–" if spread is None else report.text(key, spread.mean, spread.std))
+            cells.append("–" if spread is None else report.text(key, spread.mean, spread.half))
         table.add_row(row["algorithm"].replace("[", "\\["), *cells)
     console.print(table)
 

@@ -98,9 +98,9 @@ def _fetch(file: Published, progress: Progress | None) -> Path:
     target = cache() / file.name
     by_hand = f"put the file at {target}" + (", or below FEDAX_DATA" if not os.environ.get("FEDAX_DATA") else "")
     if not file.addresses:
-        raise FedaxError(f"{file.place} is missing and cannot be downloaded: {by_hand}")
+        raise FedaxError(f"{file.name} is missing and cannot be downloaded: {by_hand}")
     if os.environ.get("FEDAX_OFFLINE", "0") not in ("", "0"):
-        raise FedaxError(f"{file.place} is missing and FEDAX_OFFLINE is set: {by_hand} ({file.addresses[0]})")
+        raise FedaxError(f"{file.name} is missing and FEDAX_OFFLINE is set: {by_hand} ({file.addresses[0]})")
     try:
         with _alone(target):
             return present(file) or _from_any(file, target, progress, by_hand)

@@ -49,9 +49,10 @@ class NamedTable(BaseModel):
 
 
 class AlgorithmTable(NamedTable):
-    """[algorithm]: a method and its hyper-parameters."""
+    """[algorithm]: a method and its hyper-parameters; `rounds` where it has not those of the experiment."""
 
     label: Annotated[str, Field(min_length=1)] | None = None
+    rounds: Count | None = None
 
     def build(self) -> Algorithm:
         """The method.
@@ -68,7 +69,8 @@ class AlgorithmTable(NamedTable):
         {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
         """
         values = _written_out(self.build(), self.options)
-        return {"name": values["name"], "label": self.label or values["name"], **values}
+        rounds = {} if self.rounds is None else {"rounds": self.rounds}
+        return {"name": values["name"], "label": self.label or values["name"], **rounds, **values}
 
     @model_validator(mode="after")
     def _can_be_built(self) -> AlgorithmTable:

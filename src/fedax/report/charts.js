@@ -7,6 +7,7 @@ const charts = (() => {
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const ofGroup = (i) => colour(`c${i % COLOURS}`);
+  const symbol = (i) => SYMBOLS[i % SYMBOLS.length];
   const number = (value) => typeof value === "number" && Number.isFinite(value);
 
   /* Plotly reads a little HTML in its texts: a label is shown as it is written. */
@@ -57,7 +58,8 @@ const charts = (() => {
     };
   }
 
-  function curves(data, choice, view) {
+  function curves(data, choice, view, height = 440) {
+    const format = choice.measure.percent ? ".2%" : ".5~g";
     const bands = [], lines = [], stops = [];
     data.curves.forEach((curve, i) => {
       const x = curve.x[choice.axis];
@@ -66,12 +68,15 @@ const charts = (() => {
         const key = choice.measure[whose], of = curve.y[key];
         if (!of) continue;
         const label = plain(data.groups[i].label) + (whose === "personal" ? ", personal" : "");
-        if (data.groups[i].runs > 1) bands.push(band(i, x, of, choice.log));
+        const several = data.groups[i].runs > 1;
+        if (several) bands.push(band(i, x, of, choice.log));
+        const range = several ? ` (%{customdata[0]:${format}} to %{customdata[1]:${format}})` : "";
         lines.push({
+          ...(several ? { customdata: x.map((_, at) => [of.low[at], of.high[at]]) } : {}),
           x, y: of.mean, name: label, meta: label, mode: "lines+markers",
           line: { color: ofGroup(i), width: 2.4, dash: whose === "personal" ? "dash" : "solid" },
-          marker: { symbol: SYMBOLS[i % SYMBOLS.length], size: 7, maxdisplayed: 12 },
-          hovertemplate: "%{meta}<br>%{y} at %{x}<extra></extra>",
+          marker: { symbol: symbol(i), size: 7, maxdisplayed: 12 },
+          hovertemplate: `%{meta}<br>%{y}${range} at %{x}<extra></extra>`,
         });
         for (const stop of curve.stops) {
           stops.push({
@@ -82,9 +87,16 @@ const charts = (() => {
         }
       }
     });
-    const y = valueAxis(choice.measure, view, choice.log ? { type: "log", exponentformat: "power" } : {});
+    const y = valueAxis(choice.measure, view, choice.log ? logarithmic(lines) : {});
     return [[...goal(lines, choice.goal), ...bands, ...lines, ...stops],
-      layout(view, 440, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
+      layout(view, height, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
+  }
+
+  /* Over few decades some labels between the powers of ten, over many none. */
+  function logarithmic(lines) {
+    const seen = lines.flatMap((line) => line.y).filter((value) => number(value) && value > 0).map(Math.log10);
+    const decades = seen.length ? seen.reduce((a, b) => Math.max(a, b)) - seen.reduce((a, b) => Math.min(a, b)) : 0;
+    return { type: "log", exponentformat: "power", dtick: decades > 2 ? Math.ceil(decades / 8) : "D2" };
   }
 
   /* The target as a dotted line through the picture. */
@@ -135,7 +147,7 @@ const charts = (() => {
     const looks = {
       shared: { symbol: "circle-open", color: colour("ink"), size: 8, line: { width: 1.6 } },
       localised: { symbol: "triangle-up-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
-      personal: { symbol: SYMBOLS[run.group % SYMBOLS.length], color: own, size: 8 },
+      personal: { symbol: symbol(run.group), color: own, size: 8 },
       local: { symbol: "x-thin", color: colour("ink"), size: 7, line: { width: 1.6, color: colour("ink") } },
     };
     return MODELS.filter((model) => run.of[model]).map((model) => {
@@ -158,7 +170,7 @@ const charts = (() => {
         text: order.map((at) => named(run.names, at)),
         meta: run.label + (whose === "personal" ? ", personal" : ""), mode: "lines+markers",
         line: { color: ofGroup(run.group), width: 2.2, dash: whose === "personal" ? "dash" : "solid" },
-        marker: { symbol: SYMBOLS[run.group % SYMBOLS.length], size: 6, maxdisplayed: 40 },
+        marker: { symbol: symbol(run.group), size: 6, maxdisplayed: 40 },
         hovertemplate: "%{meta}<br>client %{text}: %{y}<extra></extra>",
       };
     });
@@ -194,7 +206,7 @@ const charts = (() => {
     const points = runs.map((run) => ({
       x: run.of.shared, y: run.of.personal, text: run.of.shared.map((_, at) => named(run.names, at)),
       meta: run.label, mode: "markers",
-      marker: { color: ofGroup(run.group), size: 9, opacity: 0.75, symbol: SYMBOLS[run.group % SYMBOLS.length] },
+      marker: { color: ofGroup(run.group), size: 9, opacity: 0.75, symbol: symbol(run.group) },
       hovertemplate: "%{meta}<br>client %{text}<br>shared %{x}, personal %{y}<extra></extra>",
     }));
     const format = { range: ends, ...(choice.percent ? { tickformat: "~%", hoverformat: ".2%" } : {}) };
@@ -239,37 +251,5 @@ const charts = (() => {
     })];
   }
 
-  function heat(sweep, at, view) {
-    const { title, fields, axes, goal, methods } = sweep;
-    const all = methods.flatMap((method) => method.z.flat()).filter(number);
-    const ends = [colour("low"), colour("high")];
-    if (goal === "min") ends.reverse();
-    const label = (name) => (view.narrow || !name ? "" : name);
-    return [[{
-      type: "heatmap", x: axes[0], y: axes[1] ?? [""], z: methods[at].z, xgap: 1, ygap: 1, hoverongaps: false,
-      zmin: all.length ? Math.min(...all) : 0, zmax: all.length ? Math.max(...all) : 1,
-      colorscale: [[0, ends[0]], [1, ends[1]]], colorbar: { thickness: 12, outlinewidth: 0 },
-      hovertemplate: `${plain(fields[0])} %{x}${fields[1] ? `, ${plain(fields[1])} %{y}` : ""}` +
-        `<br>${plain(title)} %{z:.5~g}<extra></extra>`,
-    }], layout(view, fields[1] ? 340 : 200, {
-      xaxis: axis(fields[0], { type: "category", showgrid: false }),
-      yaxis: axis(label(fields[1]), { type: "category", showgrid: false }),
-    })];
-  }
-
-  function dense(sweep, shown, view) {
-    const traces = sweep.methods.filter((method) => shown[method.group] && method.points.length).map((method) => ({
-      x: method.points.map((point) => point[0]), y: method.points.map((point) => point[1]),
-      text: method.points.map((point) => plain(point[2])), meta: plain(method.label), mode: "markers",
-      marker: {
-        color: ofGroup(method.group), size: 9, opacity: 0.75, symbol: SYMBOLS[method.group % SYMBOLS.length],
-      },
-      hovertemplate: "%{meta}<br>%{text}<br>density %{x}, %{y}<extra></extra>",
-    }));
-    return [traces, layout(view, 380, {
-      xaxis: axis("Density"), yaxis: axis(view.narrow ? "" : sweep.title, { hoverformat: ".5~g" }),
-    })];
-  }
-
-  return { colour, heat, dense, curves, sorted, scatter, partition };
+  return { axis, colour, curves, layout, number, ofGroup, partition, plain, scatter, sorted, symbol, valueAxis };
 })();

@@ -7,12 +7,16 @@ from collections.abc import Iterable
 
 from fedax.report.metrics import better, text
 
-PALETTE = 8  # colours of style.css
+PALETTE, SYMBOLS = 8, 7  # colours of style.css, shapes of it and of charts.js
 
 
 def swatch(place: int) -> str:
-    """The colour of the page's method at a place."""
-    return f'<span class="swatch c{place % PALETTE}"></span>'
+    """The colour and the shape of the page's method at a place.
+
+    >>> swatch(7)
+    '<span class="swatch c7 s0"></span>'
+    """
+    return f'<span class="swatch c{place % PALETTE} s{place % SYMBOLS}"></span>'
 
 
 def best(key: str, values: Iterable[float]) -> str | None:

@@ -28,6 +28,13 @@ STRUCTURE = {
     "violation": "Violation",
 }
 STRUCTURE |= {f"personal_{key}": f"Personal {title.lower().replace('f1', 'F1')}" for key, title in STRUCTURE.items()}
+#: How the rounds went and how far the models are from stationary, each with what it tells; `personal_` as above.
+DIAGNOSTICS = {
+    "drift": ("Drift", "how far clients go in a round: the root mean square of what they send"),
+    "diversity": ("Diversity", "1 where all clients send the same, larger the more they differ"),
+    "residual": ("Residual", "how far the clients' own states move in a round: control variates, duals, own models"),
+    "prox_gradient": ("Prox gradient", "‖x − prox(x − ∇f(x))‖, which is 0 exactly at stationary points"),
+}
 COUNTERS = {
     "gradients": "Gradients",
     "floats_up": "Floats up",
@@ -95,9 +102,23 @@ def better(key: str) -> str:
     ('max', 'max', 'min', '')
     """
     metric, plain = parse(key), key.removeprefix("personal_")
-    if plain == "f1" or (metric is not None and metric.higher):
+    if plain in ("f1", "precision", "recall") or (metric is not None and metric.higher):
         return "max"
-    return "min" if metric or key in COUNTERS or plain in ("recovery_error", "violation") else ""
+    less = ("recovery_error", "violation", "prox_gradient")
+    return "min" if metric or key in COUNTERS or plain in less else ""
+
+
+def title(key: str) -> str:
+    """A name in words, without saying whose model.
+
+    >>> title("personal_test_loss"), title("f1"), title("personal_prox_gradient"), title("recall")
+    ('Test loss', 'Support F1', 'Prox gradient', 'Recall')
+    """
+    metric, plain = parse(key), key.removeprefix("personal_")
+    if metric:
+        return metric.title
+    known = STRUCTURE | {name: words for name, (words, _) in DIAGNOSTICS.items()}
+    return known.get(plain) or plain.replace("_", " ").capitalize()
 
 
 def number(value: Any) -> float:

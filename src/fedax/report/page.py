@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -12,6 +12,7 @@ from string import Template
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.report.fairness import held_equal, tuned
 from fedax.report.markup import best, cell, swatch
 from fedax.report.metrics import STRUCTURE, parse
 from fedax.report.pictures import embed, payload
@@ -22,17 +23,24 @@ from fedax.report.sweeps import read_sweep
 from fedax.report.words import obstacles, summary, title, warnings
 
 REPORT = "report.html"
-SCRIPTS = ("target.js", "charts.js", "script.js")
+SCRIPTS = ("target.js", "charts.js", "composite.js", "numbers.js", "script.js")
 
 
 def write(folder: Path, run_folders: Iterable[Path]) -> Path:
     """Write `folder/report.html` on some runs, whole or not at all."""
-    runs = read_all(run_folders)
+    return combine(Path(folder) / REPORT, {Path(folder): run_folders})
+
+
+def combine(path: Path, places: Mapping[Path, Iterable[Path]]) -> Path:
+    """Write one page on the runs of some directories, whole or not at all.
+
+    places: the run directories of each; it may hold the sweep that they are the best of, or how they were tuned.
+    """
+    runs = read_all(folder for folders in places.values() for folder in folders)
     if not runs:
         raise FedaxError("a report needs at least one run directory")
-    path = Path(folder) / REPORT
-    content = page(runs, path.parent).encode("utf-8", errors="replace")
-    aside = path.with_name(f".{REPORT}.{os.getpid()}.part")
+    content = page(runs, list(places)).encode("utf-8", errors="replace")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(content)
@@ -45,25 +53,27 @@ def write(folder: Path, run_folders: Iterable[Path]) -> Path:
     return path
 
 
-def page(runs: list[Run], folder: Path) -> str:
-    """The whole page; folder may hold the sweep that the runs are the best of."""
+def page(runs: list[Run], folders: Sequence[Path]) -> str:
+    """The whole page; folders may hold the sweeps that the runs are the best of."""
     from plotly.offline import get_plotlyjs
 
     found = groups(runs)
-    comparable, labels = not obstacles(found), [group.runs[0].label for group in found]
+    comparable = not obstacles(found)
+    sweeps = [sweep for folder in folders if (sweep := read_sweep(folder, _labels(folder, found)))]
     protocol = protocol_tables(found, comparable=comparable)
     return Template(_own("template.html")).substitute(
         title=escape(title(runs)),
         style=_own("style.css"),
         setting=escape(summary(runs)),
-        warnings=_warnings(warnings(found)),
+        warnings=_warnings(warnings(found, folders)),
+        fairness=_fairness([held_equal(runs), *_tuned(folders)]),
         table=_table(found, comparable),
         protocol=protocol,
         clients_title="Personal models" if protocol else "Client by client",
         clients_hidden="" if protocol else "hidden",
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
         versions=_fields(found, lambda name: name.startswith("versions.")),
-        data=embed(payload(found) | {"comparable": comparable, "sweep": read_sweep(folder, labels)}),
+        data=embed(payload(found) | {"comparable": comparable, "sweeps": sweeps}),
         plotly=get_plotlyjs(),
         script="".join(map(_own, SCRIPTS)),
     )
@@ -78,6 +88,23 @@ def _warnings(sentences: list[str]) -> str:
         return ""
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     return f'<section class="warning" role="status"><h2>Please note</h2><ul>{items}</ul></section>'
+
+
+def _labels(folder: Path, found: list[Group]) -> list[str]:
+    """The methods' own labels; empty for those without a run in this directory."""
+    here = folder.resolve()
+    inside = [any(here in run.folder.resolve().parents for run in group.runs) for group in found]
+    return [group.runs[0].label if there else "" for group, there in zip(found, inside, strict=True)]
+
+
+def _tuned(folders: Sequence[Path]) -> list[str]:
+    """How methods were tuned; of several places each says which it is."""
+    of = [f"In {folder}: " if len(folders) > 1 else "" for folder in folders]
+    return [where + words for where, folder in zip(of, folders, strict=True) for words in tuned(folder)]
+
+
+def _fairness(sentences: list[str]) -> str:
+    return "".join(f'<p class="hint">{escape(sentence)}</p>' for sentence in sentences if sentence)
 
 
 def _table(found: list[Group], comparable: bool) -> str:
@@ -116,8 +143,8 @@ def _line(place: int, line: dict[str, Any], bold: dict[str, str | None]) -> str:
     ended = line["status"] == "finished"
     for key in bold:
         value = line.get(key)
-        mean, std = value[:2] if isinstance(value, Spread) else (None, None)
-        cells += cell(key, mean, std, bold[key] if ended else None)
+        mean, half = (value.mean, value.half) if isinstance(value, Spread) else (None, None)
+        cells += cell(key, mean, half, bold[key] if ended else None)
     alert = "" if ended else ' class="unfinished"'
     status = line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"
     reached = "–" if line["round"] is None else line["round"]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from fedax.report.metrics import AXES, COUNTERS, better, number, parse
+from fedax.report.metrics import AXES, COUNTERS, DIAGNOSTICS, better, number, parse, title
 from fedax.report.partition import partitions
 from fedax.report.personal import alone, by_client
 from fedax.report.runs import Run
@@ -31,23 +31,24 @@ def payload(groups: list[Group]) -> dict[str, Any]:
 
 
 def measures(keys: Iterable[str]) -> list[dict[str, Any]]:
-    """What the curves can show: a shared and a personal metric of one meaning together, diagnostics last.
+    """What the curves can show: a shared and a personal metric of one meaning together, diagnostics last, which say
+    what they tell.
 
     >>> [m["title"] for m in measures(["drift", "test_loss", "personal_test_loss"])]
     ['Test loss', 'Drift']
     """
     names = list(dict.fromkeys(keys))
     metrics = {key: metric for key in names if (metric := parse(key))}
+    ordered = sorted(metrics, key=lambda key: metrics[key].order) + [key for key in names if key not in metrics]
     found: dict[str, dict[str, Any]] = {}
-    for key, metric in sorted(metrics.items(), key=lambda item: item[1].order):
-        about = {"title": metric.title, "percent": metric.name == "accuracy", "better": better(key)}
-        found.setdefault(metric.title, about)["personal" if metric.personal else "shared"] = key
-    others = [key for key in names if key not in metrics]
-    plain = [
-        {"title": key.replace("_", " ").capitalize(), "shared": key, "percent": False, "better": better(key)}
-        for key in others
-    ]
-    return [*found.values(), *plain]
+    for key in ordered:
+        percent = key in metrics and metrics[key].name == "accuracy"
+        plain = key.removeprefix("personal_")
+        about = {"title": title(key), "percent": percent, "better": better(key)}
+        if plain in DIAGNOSTICS:
+            about["tells"] = DIAGNOSTICS[plain][1]
+        found.setdefault(about["title"], about)["shared" if key == plain else "personal"] = key
+    return list(found.values())
 
 
 def _curve(group: Group) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Run:
     @property
     def rounds(self) -> Any:
         """The rounds it was meant to run, or None."""
-        return self.state.get("rounds") or self.get("rounds")
+        return self.state.get("rounds") or self.get("algorithm", "rounds") or self.get("rounds")
 
 
 def find(folder: Path) -> list[Path]:

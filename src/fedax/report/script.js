@@ -15,8 +15,11 @@
     return { narrow, touch: window.matchMedia("(pointer: coarse)").matches, width: printing ? 680 : undefined };
   }
 
-  function draw(id, figure) {
-    return Plotly.react(element(id), figure[0], figure[1], config);
+  function draw(id, [traces, layout]) {
+    const chart = element(id);
+    if (printing && chart.closest(".pair, .quads")) layout.width = 330; // two beside each other
+    Plotly.react(chart, traces, layout, config);
+    numbers.follow(chart);
   }
 
   function fill(select, options) {
@@ -30,6 +33,8 @@
     if (options.length < 2 && label) label.hidden = true;
   }
 
+  const swatchOf = (i) => `swatch c${i % 8} s${i % 7}`;
+
   const goals = {}; // the reader's targets, by measure
   function drawCurves() {
     const place = element("curve-measure").value, measure = data.measures[place];
@@ -38,10 +43,41 @@
       shown, measure, axis: element("curve-axis").value, goal: goal === null ? null : goal / (measure.percent ? 100 : 1),
       log: element("curve-log").getAttribute("aria-pressed") === "true",
     };
+    element("curves").setAttribute("aria-label", `${measure.title} against ${data.axes[choice.axis]}${ends(measure)}`);
     draw("curves", charts.curves(data, choice, view()));
-    element("curves").setAttribute("aria-label", `${measure.title} against ${data.axes[choice.axis]}`);
+    drawDiagnostics();
     element("target-part").hidden = goal === null;
     if (goal !== null) showCosts(measure, goal);
+  }
+
+  /* Where each curve ends, in words. */
+  function ends(measure) {
+    const said = data.curves.flatMap((curve, i) => (shown[i] ? ["shared", "personal"] : []).flatMap((whose) => {
+      const last = curve.y[measure[whose]]?.mean.filter(charts.number).pop();
+      const value = measure.percent ? `${(100 * last).toFixed(1)} %` : Number(last?.toPrecision(4));
+      return last === undefined ? [] : [`${data.groups[i].label}${whose === "personal" ? ", personal," : ""} ends at ${value}`];
+    }));
+    return said.map((words) => `; ${words}`).join("");
+  }
+
+  const diagnostics = data.measures.filter((measure) => measure.tells);
+  function drawDiagnostics() {
+    const axis = element("curve-axis").value;
+    diagnostics.forEach((measure, i) => {
+      const choice = { shown, measure, axis, goal: null, log: positive(measure) };
+      draw(`diagnostic-${i}`, charts.curves(data, choice, view(), 260));
+    });
+  }
+
+  /* Whether a logarithmic axis leaves nothing out. */
+  const positive = (measure) => data.curves.every((curve) => [measure.shared, measure.personal].every((key) =>
+    (curve.y[key]?.mean ?? []).every((value) => value === null || value > 0)));
+
+  function drawProgress() {
+    const measure = data.measures[element("progress-measure").value];
+    element("progress").setAttribute("aria-label", `Density against ${measure.title}, each method over the rounds`);
+    draw("progress", composite.paths(data, measure, shown, view()));
+    element("progress-corner").textContent = measure.better === "max" ? "upper" : "lower";
   }
 
   function cell(kind, words, more) {
@@ -64,7 +100,7 @@
     });
     const rows = lines.map((line) => {
       const label = data.groups[line.group].label + (line.whose === "personal" ? ", personal" : "");
-      const swatch = cell("span", [], { className: `swatch c${line.group % 8}` });
+      const swatch = cell("span", [], { className: swatchOf(line.group) });
       const head = cell("th", [swatch, label], { scope: "row" });
       if (line.at >= 0) {
         return cell("tr", [head, ...line.spent.map((value, i) => {
@@ -115,12 +151,15 @@
     element("partition-words").textContent = of.words;
   }
 
-  function drawSweep() {
-    data.sweep.methods.forEach((method, i) => {
-      element(`heat-${i}`).closest("figure").hidden = !shown[method.group];
-      if (shown[method.group]) draw(`heat-${i}`, charts.heat(data.sweep, i, view()));
+  function drawSweeps() {
+    data.sweeps.forEach((sweep, s) => {
+      sweep.methods.forEach((method, i) => {
+        element(`heat-${s}-${i}`).closest("figure").hidden = !shown[method.group];
+        if (shown[method.group]) draw(`heat-${s}-${i}`, composite.heat(sweep, i, view()));
+      });
+      sweep.progress?.rounds.forEach((_, at) =>
+        draw(`progress-${s}-${at}`, composite.progress(sweep, at, data.groups, shown, view())));
     });
-    if (data.sweep.dense) draw("dense", charts.dense(data.sweep, shown, view()));
   }
 
   const sections = [];
@@ -138,7 +177,7 @@
       const swatch = document.createElement("span");
       box.type = "checkbox";
       box.checked = true;
-      swatch.className = `swatch c${i % 8}`;
+      swatch.className = swatchOf(i);
       box.addEventListener("change", () => {
         shown[i] = box.checked;
         drawAll();
@@ -195,27 +234,45 @@
     element("partition-choice").addEventListener("change", drawPartition);
   }
 
-  function setUpSweep() {
-    const { title, how, methods, dense } = data.sweep;
-    methods.forEach((method, i) => {
-      const figure = document.createElement("figure"), caption = document.createElement("figcaption");
-      const chart = document.createElement("div");
-      caption.textContent = `${method.label}: ${title}, ${how}`;
-      chart.className = "chart";
-      chart.id = `heat-${i}`;
-      chart.setAttribute("role", "img");
-      chart.setAttribute("aria-label", `${caption.textContent}, over the settings`);
-      figure.append(caption, chart);
-      element("sweep-heat").append(figure);
+  /* A chart with its caption; what it shows is said in both. */
+  function addFigure(where, id, caption) {
+    const chart = cell("div", [], { id, className: "chart" });
+    chart.setAttribute("role", "img");
+    chart.setAttribute("aria-label", caption);
+    element(where).append(cell("figure", [cell("figcaption", caption), chart]));
+  }
+
+  function setUpSweeps() {
+    data.sweeps.forEach((sweep, s) => {
+      const { title, how, methods, progress } = sweep;
+      methods.forEach((method, i) =>
+        addFigure("sweep-heat", `heat-${s}-${i}`, `${data.groups[method.group].label}: ${title}, ${how}`));
+      progress?.rounds.forEach((round, at) =>
+        addFigure("sweep-progress", `progress-${s}-${at}`, `Density against ${progress.title}, round ${round}`));
     });
-    element("dense-figure").hidden = !dense;
+    element("sweep-progress-part").hidden = !data.sweeps.some((sweep) => sweep.progress);
+  }
+
+  function setUpProgress() {
+    const judged = data.measures.map((measure, i) => [i, measure]).filter(([, m]) => m.better && !m.tells);
+    fill(element("progress-measure"), judged.map(([i, measure]) => [i, measure.title]));
+    const usual = judged.find(([, m]) => m.percent || m.shared === "f1" || m.personal === "personal_f1");
+    element("progress-measure").value = (usual ?? judged[0])[0];
+    element("progress-measure").addEventListener("change", drawProgress);
+  }
+
+  function setUpDiagnostics() {
+    diagnostics.forEach((measure, i) => addFigure("diagnostics", `diagnostic-${i}`, `${measure.title}: ${measure.tells}`));
   }
 
   const evaluated = data.measures.length > 0;
   const measured = data.clients.some((run) => Object.keys(run.moments).length);
   section("methods-section", evaluated || measured, setUpMethods, () => {});
+  const dense = data.curves.some((curve) => curve.y.density || curve.y.personal_density);
+  section("diagnostics-section", diagnostics.length, setUpDiagnostics, () => {}); // drawn with the curves
   section("curves-section", evaluated, setUpCurves, drawCurves);
-  section("sweep-section", data.sweep?.methods.length, setUpSweep, drawSweep);
+  section("progress-section", dense && data.measures.some((m) => m.better && !m.tells), setUpProgress, drawProgress);
+  section("sweep-section", data.sweeps.some((sweep) => sweep.methods.length), setUpSweeps, drawSweeps);
   section("clients-section", measured, setUpClients, drawClients);
   section("partition-section", data.partitions.length > 0, setUpPartition, drawPartition);
   drawAll();
@@ -224,14 +281,18 @@
     window.matchMedia(query).addEventListener("change", drawAll);
   }
   let opened = [];
+  function inPrint(now) {
+    printing = now;
+    document.documentElement.classList.toggle("printing", now); // light colours, whatever the screen has
+  }
   window.addEventListener("beforeprint", () => {
-    printing = true;
-    opened = [...document.querySelectorAll("details:not([open])")];
+    inPrint(true);
+    opened = [...document.querySelectorAll("details:not([open], .numbers)")];
     opened.forEach((one) => (one.open = true));
     drawAll();
   });
   window.addEventListener("afterprint", () => {
-    printing = false;
+    inPrint(false);
     opened.forEach((one) => (one.open = false));
     drawAll();
   });

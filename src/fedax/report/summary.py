@@ -15,7 +15,10 @@ from fedax.report.metrics import COUNTERS, PARTS, STRUCTURE, Metric, number, par
 from fedax.report.runs import Run, read
 
 #: Fields that may differ between runs of one setting.
-INCIDENTAL = ("name", "versions", "executor", "out", "eval_every")
+INCIDENTAL = (
+    *("name", "versions", "out", "eval_every", "log"),
+    *("executor", "devices", "chunk", "checkpoint_every", "state_budget"),
+)
 
 
 class Spread(NamedTuple):
@@ -25,13 +28,30 @@ class Spread(NamedTuple):
     std: float | None
     runs: int
 
+    @property
+    def half(self) -> float | None:
+        """The half-width of the mean's 95 % confidence interval by Student's t; None for a single seed.
+
+        >>> round(Spread(2.0, 1.0, 3).half, 3)
+        2.484
+        """
+        if self.std is None:
+            return None
+        from scipy.stats import t
+
+        return float(t.ppf(0.975, self.runs - 1)) * self.std / math.sqrt(self.runs)
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The runs of one algorithm that differ in their seeds only."""
+    """The runs of one algorithm that differ in their seeds only.
+
+    again: other directories of the same runs, which got no further; to count them would feign more seeds.
+    """
 
     label: str
     runs: tuple[Run, ...]
+    again: tuple[Run, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -73,11 +93,14 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 def setting(run: Run) -> dict[str, Any]:
     """The fields that make a run what it is, whatever its seed."""
+    return {k: v for k, v in _fields(run).items() if k.split(".")[-1] != "seed"}
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    """The fields that make a run what it is: those who agree in them are the same run."""
     if not run.experiment:
         return {"folder": str(run.folder)}
-    fields = flat(run.experiment)
-    kept = {k: v for k, v in fields.items() if k.split(".")[0] not in INCIDENTAL}
-    return {k: v for k, v in kept.items() if k.split(".")[-1] != "seed"}
+    return {k: v for k, v in flat(run.experiment).items() if k.split(".")[0] not in INCIDENTAL}
 
 
 def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
@@ -99,12 +122,37 @@ def groups(runs: Iterable[Run]) -> list[Group]:
         same.setdefault(json.dumps(setting(run), sort_keys=True), []).append(run)
     found = []
     for label, variants in labels.items():
-        fields = differing(setting(members[0]) for members in variants.values())
-        for members in variants.values():
-            values = setting(members[0])
-            shown = [f"{field.removeprefix('algorithm.')}={values.get(field)}" for field in fields]
-            found.append(Group(f"{label} ({', '.join(shown)})" if shown else label, tuple(members)))
+        members = [_once(runs) for runs in variants.values()]
+        names = _told_apart(label, [runs for runs, _ in members])
+        found += [Group(name, *runs) for name, runs in zip(names, members, strict=True)]
     return found
+
+
+def _once(runs: list[Run]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """Runs of one setting, of each the directory that got furthest, and the other directories."""
+    kept: dict[str, Run] = {}
+    for run in runs:
+        same = json.dumps(_fields(run), sort_keys=True)
+        if same not in kept or _got(run) > _got(kept[same]):
+            kept[same] = run
+    whole = tuple(kept.values())
+    return whole, tuple(run for run in runs if run not in whole)
+
+
+def _got(run: Run) -> tuple[bool, int]:
+    return run.finished, -1 if run.round is None else run.round
+
+
+def _told_apart(label: str, variants: list[tuple[Run, ...]]) -> list[str]:
+    """One label in several settings, with the fields that differ; where those are many, the experiments' names do."""
+    settings = [setting(runs[0]) for runs in variants]
+    fields, names = differing(settings), [runs[0].get("name") for runs in variants]
+    if not fields:
+        return [label]
+    if len(fields) > 3 and all(names) and len(set(names)) == len(names):
+        return [f"{label} ({name})" for name in names]
+    shown = [[f"{field.removeprefix('algorithm.')}={one.get(field)}" for field in fields] for one in settings]
+    return [f"{label} ({', '.join(words)})" for words in shown]
 
 
 def final(run: Run, key: str) -> float | None:

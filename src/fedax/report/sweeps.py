@@ -1,4 +1,5 @@
-"""A sweep as its directory tells it: the score over two hyper-parameters, and how dense each setting came out."""
+"""A sweep as its directory tells it: the score over two hyper-parameters, and how sparse and accurate each setting
+was on its way (thesis, Figure 4.11)."""
 
 from __future__ import annotations
 
@@ -9,17 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedax.report.metrics import number
+from fedax.report.metrics import better, number, parse, title
 from fedax.report.runs import EXPERIMENT
 
-SWEEP = "sweep.csv"
-DECIDES = ("metric", "goal", "over", "target")
+SWEEP, HISTORIES = "sweep.csv", "histories.jsonl"
+DECIDES = ("metric", "goal", "over", "target", "mode")
+#: The thesis looks at rounds 10, 30, 100 and 300 of 300.
+SHARES = (1 / 30, 1 / 10, 1 / 3, 1)
+ACCURATE = ("test_accuracy", "validation_accuracy", "f1")
 
 
 def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
     """What the page draws of a sweep; None where there is none, or it cannot be read.
 
-    labels: those of the page's methods, in its order of colours.
+    labels: those of the page's methods, in its order of colours; empty for one of another directory.
     """
     try:
         about = json.loads((folder / EXPERIMENT).read_bytes())["sweep"]
@@ -33,22 +37,24 @@ def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
                 "label": label,
                 "group": labels.index(label),
                 "z": _heat([row for row in rows if row["algorithm"] == label], fields, values, goal),
-                "points": _points([row for row in rows if row["algorithm"] == label], fields, metric),
             }
             for label in dict.fromkeys(row["algorithm"] for row in rows)
             if label in labels
         ]
+        known = [str(method["label"]) for method in methods]
+        progress = _progress(_histories(folder / HISTORIES), known, fields, metric)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
-    title = metric.replace("_", " ")
+    how = [f"mean over the last {over} rounds" if over else "at the last round"]
+    how += [f"the best over {' and '.join(fields[2:])}"] if fields[2:] else []
     return {
-        "title": title[0].upper() + title[1:],
-        "how": f"mean over the last {over} rounds" if over else "at the last round",
+        "title": title(metric),
+        "how": ", ".join(how),
         "goal": goal,
         "fields": fields[:2],
         "axes": [[f"{value:g}" for value in values[name]] for name in fields[:2]],
-        "dense": metric != "density" and any(method["points"] for method in methods),
         "methods": methods,
+        "progress": progress,
     }
 
 
@@ -78,14 +84,42 @@ def _heat(
     ]
 
 
-def _points(rows: list[dict[str, str]], fields: list[str], metric: str) -> list[list[Any]]:
-    """Density, metric and name of every setting that came to its end."""
-    kept = [row for row in rows if row.get("density") and row["score"]]
-    return [
-        [
-            number(float(row["density"])),
-            number(float(row[metric])),
-            ", ".join(f"{name} {float(row[name]):g}" for name in fields),
-        ]
-        for row in kept
-    ]
+def _histories(path: Path) -> list[dict[str, Any]]:
+    """The rows of every setting; a line cut short by a crash ends them."""
+    rows: list[dict[str, Any]] = []
+    if path.is_file():
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                try:
+                    rows.append(json.loads(line))
+                except ValueError:
+                    break
+    return rows
+
+
+def _progress(rows: list[dict[str, Any]], labels: list[str], fields: list[str], metric: str) -> dict[str, Any] | None:
+    """Density, accuracy (or F1, or what the sweep is judged by) and name of every setting at four rounds, method by
+    method; None where no density was measured."""
+    measured = [row for row in rows if "density" in row]
+    if not measured:
+        return None
+    known = [key for key in ACCURATE if key in measured[0]]
+    key = metric if better(metric) == "max" or not known else known[0]
+    if key == "density":
+        return None
+    done = sorted({int(row["round"]) for row in measured})
+    rounds = list(dict.fromkeys(min(done, key=lambda r: abs(r - share * done[-1])) for share in SHARES))
+    points: list[list[list[list[Any]]]] = [[[] for _ in rounds] for _ in labels]
+    for row in measured:
+        at = number(row["density"]), number(row.get(key))
+        if row["algorithm"] in labels and row["round"] in rounds and all(map(math.isfinite, at)):
+            name = ", ".join(f"{field} {row[field]:g}" for field in fields)
+            points[labels.index(row["algorithm"])][rounds.index(row["round"])].append([*at, name])
+    about = parse(key)
+    return {
+        "title": title(key),
+        "percent": about is not None and about.name == "accuracy",
+        "better": better(key),
+        "rounds": rounds,
+        "points": points,
+    }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from fedax.report.runs import Run
+from fedax.report.metrics import parse
+from fedax.report.runs import EXPERIMENT, Run
 from fedax.report.summary import Group, differing, setting
 
 #: Fields that say what is being solved: runs that differ here have nothing in common to compare.
@@ -68,12 +71,13 @@ def _work(runs: list[Run]) -> str:
 
 
 def _extent(runs: list[Run]) -> str:
-    rounds = _agreed(runs, "rounds")
+    rounds = None if any(run.get("algorithm", "rounds") for run in runs) else _agreed(runs, "rounds")
     seeds = dict.fromkeys(str(run.seed) for run in runs if run.seed is not None)
     parts = [_several(rounds, "round")] if rounds else []
     if seeds:
         parts.append(f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}")
-    return ", ".join(parts) + "." if parts else ""
+    said = ", ".join(parts)
+    return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
 def _agreed(runs: Iterable[Run], *path: str) -> Any:
@@ -99,15 +103,37 @@ def _call(value: Any) -> str:
     return ", ".join([str(value.get("name", "")), *parameters]).strip(", ")
 
 
-def warnings(groups: list[Group]) -> list[str]:
-    """Where runs stopped early, what could not be read, and why runs should not be compared."""
+def warnings(groups: list[Group], folders: Iterable[Path] = ()) -> list[str]:
+    """Where runs stopped early, which have not begun, what could not be read, and why runs should not be compared.
+
+    folders: the comparisons that the runs are of.
+    """
     found = []
     for group in groups:
         for run in group.runs:
             who = group.label if run.seed is None else f"{group.label}, seed {run.seed}"
             found += [f"{who} {sentence}" for sentence in (stop(run),) if sentence]
             found += [f"{who}: {note}." for note in run.notes]
+        found += [
+            f"{run.folder} is a run of {group.label} that is here already, and counts once." for run in group.again
+        ]
+    runs = [run for group in groups for run in (*group.runs, *group.again)]
+    found += [sentence for folder in folders if (sentence := _waiting(folder, runs))]
     return found + incomparable(groups)
+
+
+def _waiting(folder: Path, runs: Iterable[Run]) -> str:
+    """The runs of a comparison that have left nothing to show, or nothing."""
+    try:
+        planned = [str(name) for name in json.loads((folder / EXPERIMENT).read_bytes())["runs"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    there = {run.folder.resolve() for run in runs}
+    left = [name for name in planned if (folder / "runs" / name).resolve() not in there]
+    if not left:
+        return ""
+    some = f"{len(left)} of the {_several(len(planned), 'planned run')} of {folder.resolve().name}"
+    return f"{some} left nothing to show: {', '.join(left)}."
 
 
 def stop(run: Run) -> str:
@@ -129,12 +155,35 @@ def stop(run: Run) -> str:
 
 def incomparable(groups: list[Group]) -> list[str]:
     """Why runs cannot be compared, and what else differs besides the algorithm."""
-    apart, care = obstacles(groups), _differences(groups)
-    rest = {field: shown for field, shown in care.items() if field not in apart}
-    said = [("These runs cannot be compared, for their data or models are not the same", apart)] if apart else []
+    why, care, known = apart(groups), _differences(groups), obstacles(groups)
+    rest = {field: shown for field, shown in care.items() if field not in known}
+    said = [why] if why else []
     if rest:
-        said.append(("These runs differ in more than the algorithm, so compare them with care", rest))
-    return [f"{why}: {', '.join(f'{field} ({shown})' for field, shown in fields.items())}." for why, fields in said]
+        said.append(f"These runs differ in more than the algorithm, so compare them with care: {_listed(rest)}.")
+    return said
+
+
+def apart(groups: list[Group]) -> str:
+    """Why runs cannot be compared at all; nothing where they can."""
+    if found := obstacles(groups):
+        return f"These runs cannot be compared, for their data or models are not the same: {_listed(found)}."
+    measured = [
+        (group.label, {key for run in group.runs for row in run.rows for key in row if parse(key)}) for group in groups
+    ]
+    measured = [(label, keys) for label, keys in measured if keys]
+    if len(measured) < 2 or set.intersection(*({_meaning(key) for key in keys} for _, keys in measured)):
+        return ""
+    shown = "; ".join(f"{label} {', '.join(sorted(keys))}" for label, keys in measured)
+    return f"These runs cannot be compared, for they have no metric in common: {shown}."
+
+
+def _meaning(key: str) -> str:
+    """What a metric tells: a shared model's and the clients' own can be compared."""
+    return key.removeprefix("personal_")
+
+
+def _listed(fields: dict[str, str]) -> str:
+    return ", ".join(f"{field} ({shown})" for field, shown in fields.items())
 
 
 def obstacles(groups: list[Group]) -> dict[str, str]:

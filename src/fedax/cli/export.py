@@ -1,0 +1,89 @@
+"""`fedax export`: results for other programs, and a model with its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedax.errors import FedaxError
+
+SUFFIXES = (".csv", ".parquet", ".tex")
+
+
+def export(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Directories of runs or comparisons.", show_default=False),
+    ],
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="A file that ends in .csv, .parquet or .tex.")
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="The comparison's table instead of the metrics round by round.")
+    ] = False,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="DIR", help="A new directory for the model and its card.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Write results as CSV, Parquet or a LaTeX table, or a model with a card that says how to load it.
+
+    \b
+    fedax export runs/demo --to results.csv               every evaluated round of every run
+    fedax export runs/demo --to results.parquet           the same
+    fedax export runs/demo --table --to table.csv         a line a method: mean and 95 % interval over seeds
+    fedax export runs/demo --to table.tex                 that table for a paper, with booktabs
+
+    \b
+    fedax export runs/demo/runs/fedavg-seed0 --model fedavg       safetensors and a README
+    """
+    if to is None and model is None:
+        raise FedaxError("--to FILE or --model DIR is missing: it must say what to write")
+    if to is not None and to.suffix not in SUFFIXES:
+        raise FedaxError(f"--to is {str(to)!r}: its name must end in .csv, .parquet or .tex")
+    from fedax.experiments.folder import run_folders
+
+    folders = [inside for run in runs for inside in run_folders(run)]
+    if to is not None:
+        _results(folders, to, table)
+        print(to)
+    if model is not None:
+        _model(folders, model)
+        print(f"{model}: look it over before you publish it, {model / 'README.md'} first")
+
+
+def _results(folders: list[Path], to: Path, table: bool) -> None:
+    from fedax.report import groups, read_all
+    from fedax.report.export import as_csv, as_latex, as_parquet, by_round, comparison
+    from fedax.report.words import incomparable
+    from fedax.simulation.result import write_whole
+
+    found = groups(read_all(folders))
+    if table or to.suffix == ".tex":
+        for sentence in incomparable(found):
+            typer.echo(sentence, err=True)
+    if to.suffix == ".tex":
+        content = as_latex(found)
+    else:
+        lines = comparison(found) if table else by_round(found)
+        content = as_csv(lines) if to.suffix == ".csv" else as_parquet(lines)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(to, content)
+
+
+def _model(folders: list[Path], to: Path) -> None:
+    from fedax.experiments.folder import refuse_taken
+    from fedax.report import read
+    from fedax.report.card import CARD, card, files
+    from fedax.simulation.result import write_whole
+
+    if len(folders) > 1:
+        raise FedaxError(f"--model takes one run, and there are {len(folders)}: name one, such as {folders[0]}")
+    refuse_taken(to)
+    run = read(folders[0])
+    content = {path.name: path.read_bytes() for path in files(run)} | {CARD: card(run).encode()}
+    to.mkdir(parents=True, exist_ok=True)
+    for name, text in content.items():
+        write_whole(to / name, text)

@@ -1,0 +1,163 @@
+"""Which hyper-parameters of each method `fedax compare --tune` tunes, over which values; and the [tune] table.
+
+Rates, and weights that go with the scale of a loss, have no values that suit every problem: their grids are multiples
+of the file's own value. Shares and momenta have the values of their papers. In a search without a grid the least and
+the largest value are the ends of the range.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedax.algorithms.base import within
+from fedax.errors import FedaxError, unknown
+from fedax.experiments.sweep_table import SweepTable
+from fedax.experiments.tables import AlgorithmTable
+
+Values = dict[str, list[float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Multiples of the value that the file gives."""
+
+    factors: tuple[float, ...]
+
+
+RATE = Times((0.1, 0.3, 1.0, 3.0, 10.0))
+WEIGHT = Times((0.1, 1.0, 10.0))
+Declared = Mapping[str, Times | tuple[float, ...]]
+
+GRIDS: dict[str, Declared] = {
+    "FedAc": {"lr": RATE, "mu": WEIGHT},
+    "FedAdagrad": {"lr": RATE, "server_lr": WEIGHT},
+    "FedAdam": {"lr": RATE, "server_lr": WEIGHT},
+    "FedADMM": {"lr": RATE, "eta": WEIGHT},
+    "FedAvg": {"lr": RATE},
+    "FedAvgM": {"lr": RATE, "momentum": (0.7, 0.9, 0.97)},
+    "FedCM": {"lr": RATE, "alpha": (0.05, 0.1, 0.5)},
+    "FedDeper": {"lr": RATE, "rho": WEIGHT},
+    "FedDualAvg": {"lr": RATE, "server_lr": WEIGHT},
+    "FedDyn": {"lr": RATE, "alpha": WEIGHT},
+    "FedMiD": {"lr": RATE, "server_lr": WEIGHT},
+    "FedPD": {"lr": RATE, "eta": WEIGHT},
+    "FedProx": {"lr": RATE, "mu": WEIGHT},
+    "FedSpeed": {"lr": RATE, "lam": WEIGHT},
+    "FedYogi": {"lr": RATE, "server_lr": WEIGHT},
+    "MinibatchAccSGD": {"lr": RATE, "mu": WEIGHT},
+    "MinibatchSGD": {"lr": RATE},
+    "SCAFFOLD": {"lr": RATE},
+    "APFL": {"lr": RATE, "alpha": (0.25, 0.5, 0.75)},
+    "Ditto": {"lr": RATE, "lam": WEIGHT},
+    "LocalOnly": {"lr": RATE},
+    "Localized": {"lr": RATE},
+    "PerFedAvg": {"lr": RATE, "alpha": WEIGHT},
+    "PFedFBE": {"lr": RATE, "lam": WEIGHT},
+    "PFedMe": {"lr": RATE, "lam": WEIGHT},
+}
+
+
+class TuneTable(BaseModel):
+    """[tune]: values to try instead of the declared ones, a list for each hyper-parameter. A list counts for every
+    method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
+
+    seed: of the runs that tune; default the least that is not reported on.
+    metric: what decides, a column on validation rows; default accuracy, else the objective, of the clients' own models
+        where there are any.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    metric: str | None = None
+
+    def values(self, table: AlgorithmTable) -> Values:
+        """The lists that count for a method.
+
+        >>> tune = TuneTable(lr=[0.1, 0.2], FedProx={"mu": [0.1, 1.0]})
+        >>> tune.values(AlgorithmTable(name="FedProx", label="FedProx", lr=0.1, mu=1.0))
+        {'lr': [0.1, 0.2], 'mu': [0.1, 1.0]}
+        >>> tune.values(AlgorithmTable(name="FedAvg", label="FedAvg", lr=0.1))
+        {'lr': [0.1, 0.2]}
+        """
+        fields = {f.name for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
+        given = self.model_extra or {}
+        own = given.get(str(table.label), {})
+        common = {name: values for name, values in given.items() if name in fields}
+        return {**common, **(own if isinstance(own, dict) else {})}
+
+    def check(self, tables: Sequence[AlgorithmTable], seeds: Sequence[int]) -> None:
+        """Refuse a field that no method has, a value out of its range, a seed that is reported on, and test rows."""
+        labels = [str(table.label) for table in tables]
+        fields = {f.name for table in tables for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
+        for name in self.model_extra or {}:
+            if name not in fields and name not in labels:
+                raise unknown("field of [tune]", name, [*sorted(fields), *labels, *type(self).model_fields])
+        for table in tables:
+            if values := self.values(table):
+                _check(table, values)
+        if self.seed is not None and self.seed in seeds:
+            raise FedaxError(f"tune.seed is {self.seed}: it must differ from the seeds that are reported on, {seeds}")
+        if self.metric is not None and not self.metric.removeprefix("personal_").startswith("validation_"):
+            raise FedaxError(f"tune.metric is {self.metric!r}: it must be on validation rows, as validation_loss is")
+
+
+def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTable | None = None) -> Values:
+    """The values to try for each field that is tuned: those of [tune], else of [sweep], else the declared ones.
+
+    >>> grid_of(AlgorithmTable(name="FedAvgM", label="FedAvgM", lr=0.2))
+    {'lr': [0.02, 0.06, 0.2, 0.6, 2.0], 'momentum': [0.7, 0.9, 0.97]}
+    """
+    asked = {} if tune is None else tune.values(table)
+    if not asked and sweep is not None:
+        asked = sweep.values
+    if asked:
+        return {name: [float(value) for value in values] for name, values in asked.items()}
+    method = table.build()
+    found = {}
+    for name, declared in GRIDS.get(type(method).__name__, {"lr": RATE}).items():
+        field = next((f for f in dataclasses.fields(method) if f.name == name), None)  # type: ignore[arg-type]
+        centre = getattr(getattr(method, name, None), "initial", getattr(method, name, None))
+        if field is None or centre is None:
+            continue
+        values = [centre * factor for factor in declared.factors] if isinstance(declared, Times) else list(declared)
+        inside = [value for value in values if within(value, field.metadata["interval"])]
+        found[name] = list(dict.fromkeys(float(f"{value:.3g}") for value in inside))
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def with_values(table: AlgorithmTable, setting: Mapping[str, float]) -> AlgorithmTable:
+    """A method with some values; where the file has a schedule, the value is what it begins with.
+
+    >>> falling = AlgorithmTable(name="FedAvg", lr={"kind": "exponential", "initial": 0.1, "decay": 0.9})
+    >>> with_values(falling, {"lr": 0.3}).options["lr"]["initial"]
+    0.3
+    """
+    options = table.options
+    for name, value in setting.items():
+        was = options.get(name)
+        options[name] = {**was, "initial": value} if isinstance(was, dict) and "kind" in was else value
+    return AlgorithmTable(name=table.name, label=table.label, rounds=table.rounds, **options)
+
+
+def at_bound(table: AlgorithmTable, name: str, value: float) -> bool:
+    """Whether no further value of a field is allowed beyond this one: an edge that is no reason for a warning.
+
+    >>> at_bound(AlgorithmTable(name="FedCM", lr=0.1), "alpha", 1.0)
+    True
+    """
+    fields = {f.name: f for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
+    low, high = fields[name].metadata["interval"].strip("[]()").split(",")
+    return value in (float(low), float(high))
+
+
+def _check(table: AlgorithmTable, values: Mapping[str, Any]) -> None:
+    """Sweeps ask the same of their lists: numbers in their ranges, that leave the compiled program as it is."""
+    try:
+        SweepTable(**values).check([table], rounds=1)
+    except FedaxError as error:
+        raise FedaxError(str(error).replace("sweep.", "tune.").replace("[sweep]", "[tune]")) from None

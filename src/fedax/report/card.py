@@ -1,0 +1,116 @@
+"""A model's card: what it is, how it was made, what it was measured on, and how to load it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.report.fairness import tuned
+from fedax.report.metrics import STRUCTURE, number, parse, text
+from fedax.report.runs import CLIENTS, EXPERIMENT, METRICS, Run
+from fedax.report.summary import flat
+from fedax.report.words import stop, summary
+
+CARD, MODEL, PERSONAL, INFO = "README.md", "model.safetensors", "personal.safetensors", "result.json"
+LOAD = """\
+from pathlib import Path
+
+import numpy
+
+import fedax
+from fedax.experiments import prepare
+from fedax.experiments.resuming import recall
+
+folder = Path()  # where this card is
+result = fedax.load(folder)
+{model}
+problem, federation = prepare(recall(folder))  # the experiment's problem, and its data{lazy}
+rows = federation.part("{part}")
+index = numpy.unique(numpy.concatenate([numpy.arange(s, s + n) for s, n in zip(rows.start, rows.count)]))
+batch = {{name: array[index] for name, array in federation.arrays.items()}}
+print("outputs", problem.outputs(model, batch).shape)
+print({{name: float(values.mean()) for name, values in problem.rows(model, batch).items()}})
+"""
+
+
+def files(run: Run) -> list[Path]:
+    """The files of a run that go with its model: what `fedax.load` reads, and the experiment."""
+    if not (run.folder / MODEL).is_file():
+        raise FedaxError(f"{run.folder} has no model: {stop(run) or 'it has no ' + MODEL}")
+    names = (MODEL, PERSONAL, INFO, METRICS, EXPERIMENT, CLIENTS)
+    return [path for name in names if (path := run.folder / name).is_file()]
+
+
+def card(run: Run) -> str:
+    """The card of a run's model, as Markdown."""
+    method = str(run.get("algorithm", "name") or run.label)
+    head = f"---\nlibrary_name: fedax\ntags:\n- federated-learning\n- {method}\n---\n\n# {run.label} on {_data(run)}\n"
+    parts = {
+        "": f"A model made by {method}, a method of federated optimisation, with Fedax. {summary([run])} {stop(run)}",
+        "Files": _files(run),
+        "Metrics": _metrics(run),
+        "Loading": f"```python\n{_load(run)}```\n\nThe weights alone: `safetensors.numpy.load_file('{MODEL}')`.",
+        "Experiment": _experiment(run),
+        "Licence": "None is given: add one here. The data's own licence may bind the choice.",
+    }
+    return head + "".join(
+        f"\n## {title}\n\n{said}\n" if title else f"\n{said.strip()}\n" for title, said in parts.items()
+    )
+
+
+def _data(run: Run) -> str:
+    return str(run.get("data", "name") or "data")
+
+
+def _files(run: Run) -> str:
+    about = {
+        MODEL: "the shared model",
+        PERSONAL: "every client's own model, stacked; `fedax.load(folder).personal(client)`",
+        INFO: "how the arrays make up the parameters",
+        EXPERIMENT: "the resolved experiment, with versions",
+        METRICS: "a row an evaluated round",
+        CLIENTS: "the clients: their rows and labels, and how each fares",
+    }
+    return "\n".join(f"- `{path.name}`: {about[path.name]}" for path in files(run))
+
+
+def _metrics(run: Run) -> str:
+    """The last row, each value with the rows that it was measured on."""
+    last = run.rows[-1] if run.rows else {}
+    lines = ["| metric | value | measured on |", "|---|---|---|"]
+    for key, value in last.items():
+        metric = parse(key)
+        if (metric is None and key not in STRUCTURE) or (metric and metric.statistic not in ("", "worst")):
+            continue
+        title = STRUCTURE[key] if metric is None else metric.title
+        whose = " of the clients' own models" if metric and metric.personal else ""
+        unit = " %" if metric and metric.name == "accuracy" else ""
+        lines.append(f"| {title}{whose} | {text(key, number(value))}{unit} | {_rows(run, metric)} |")
+    sentences = [one for one in tuned(run.folder.parent.parent) if one.startswith((f"{run.label}:", "Tuned"))]
+    return "\n".join([f"At round {run.round}, seed {run.seed}.", "", *lines, *(["", *sentences] if sentences else [])])
+
+
+def _rows(run: Run, metric: Any) -> str:
+    if metric is None:
+        return "the parameters"
+    counts = run.clients.get("rows", {}).get(metric.part, [])
+    known = [count for count in counts if isinstance(count, int) and count > 0 and math.isfinite(count)]
+    return f"the {metric.part} rows of {len(known)} clients, {sum(known)} in all" if known else f"{metric.part} rows"
+
+
+def _load(run: Run) -> str:
+    """Code that loads the model and measures it anew."""
+    measured = [metric for key in (run.rows[-1] if run.rows else {}) if (metric := parse(key))]
+    parts = [metric.part for metric in measured]
+    part = next((part for part in ("test", "validation") if part in parts), "train")
+    shared = not measured or any(not metric.personal for metric in measured)
+    model = "model = result.model" if shared else "model = result.personal(0)  # there is no shared one"
+    lazy = "\nfederation = federation.shown_clients" if run.get("data", "lazy") else ""
+    return LOAD.format(part=part, model=model, lazy=lazy)
+
+
+def _experiment(run: Run) -> str:
+    fields = {key: value for key, value in flat(run.experiment).items() if value is not None}
+    return "\n".join(["| field | value |", "|---|---|", *(f"| {key} | {value} |" for key, value in fields.items())])
