@@ -149,7 +149,7 @@ def draw(table: dict[str, list[dict[str, Any]]], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams |= {"svg.hashsalt": "growth", "font.size": 8}
+    mpl.rcParams |= {"svg.hashsalt": "growth", "svg.fonttype": "none", "font.size": 8}
     from matplotlib import pyplot
 
     axes = [axis for axis in table if axis not in ALONG]
@@ -159,6 +159,7 @@ def draw(table: dict[str, list[dict[str, Any]]], path: Path) -> None:
         curves = [[row["ms a round"][1] for row in table[axis]], [row["peak MB"] for row in table[axis]]]
         for panel, y in zip(panels[:, column], curves, strict=True):
             panel.loglog(x, y, "o-", markersize=3)
+            panel.minorticks_off()
         panels[0, column].loglog(x, [curves[0][-1] * value / x[-1] for value in x], ":", color="grey", linewidth=0.8)
         panels[0, column].set_title("local steps" if axis == "steps" else axis)
         panels[0, column].set_ylim(min(curves[0]) / 2, max(curves[0]) * 2)

@@ -3,7 +3,7 @@
     python benchmarks/pfedfbe.py search          pFedFBE over psi, lam, lr, the Hessian and the personal steps
     python benchmarks/pfedfbe.py rates           the other methods over their rates, psi = 0.1 as printed
     python benchmarks/pfedfbe.py limit           what a client's 128 rows can tell when all else is known
-    python benchmarks/pfedfbe.py table DIR CSV   the runs of `fedax compare experiments/pfedfbe-....toml`, as a table
+    python benchmarks/pfedfbe.py table DIR CSV   the runs of `fedax reproduce pfedfbe-...`, as a table
 
 The paper's schedule: 30 clients of 128 rows, 10 a round, 20 steps of batch 50, 200 rounds; its own numbers are
 psi = 0.1, lam = 2000, lr = 5e-4. An entry or singular value below 1e-2 counts as zero. For a method without personal

@@ -1,12 +1,86 @@
-"""Compiled programs are kept between launches, where that was asked for and can be done."""
+"""The cohort spread over any number of devices; compiled programs kept between launches."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+import fedax
+from conftest import LEAST_SQUARES, regression
+
+MATRIX = fedax.Problem(
+    loss=lambda w, b: jnp.mean((b["x"].reshape(-1, 2, 3) @ w - b["y"][:, None, None]) ** 2),
+    init=lambda key: jnp.ones((3, 2)),
+    regularizer=fedax.regularizers.Nuclear(0.1),
+)
+RUNS = {
+    "FedAvg": (LEAST_SQUARES, fedax.FedAvg(lr=0.02), {"weighted": True}),
+    "SCAFFOLD": (LEAST_SQUARES, fedax.SCAFFOLD(lr=0.02), {}),
+    "looped, states in a file": (
+        LEAST_SQUARES,
+        fedax.SCAFFOLD(lr=0.02),
+        {"executor": "looped", "state_budget": "120B"},
+    ),
+    "APFL": (LEAST_SQUARES, fedax.APFL(lr=0.02, adaptive=True), {}),
+    "FedDualAvg": (MATRIX, fedax.FedDualAvg(lr=0.02), {"local_steps": 1}),
+}
+OPTIONS = {"rounds": 6, "cohort": 5, "local_steps": 3, "batch_size": 4, "eval_every": 6}
+
+
+def leaves(result, client=None):
+    """The numbers of the shared model, or of a client's own."""
+    return [np.asarray(a) for a in jax.tree.leaves(result.model if client is None else result.personal(client))]
+
+
+def here(devices=None, names=tuple(RUNS)):
+    """Every method's shared model, every client's own, and the losses, on some of this process' devices."""
+    found = {}
+    for name in names:
+        problem, method, options = RUNS[name]
+        result = fedax.simulate(problem, regression(), method, devices=devices, **OPTIONS | options)
+        losses = [np.array([row["train_loss"] for row in result.history])]
+        found[name] = sum((leaves(result, client) for client in (None, *range(6))), losses)
+    return found
+
+
+def work(folder, counts, names=tuple(RUNS)):
+    """For another process: the same with other devices, left in a file by the first process."""
+    for devices in counts:
+        found = here(devices, names)
+        if jax.process_index() == 0:
+            (Path(folder) / f"{devices}.pickle").write_bytes(pickle.dumps(found))
+
+
+def made(folder, devices):
+    return pickle.loads((Path(folder) / f"{devices}.pickle").read_bytes())
+
+
+def test_any_number_of_devices_makes_the_same_models(tmp_path):
+    """Five clients a round over one to four devices: all but one leave places empty."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    code = f"from test_devices import work; work({str(tmp_path)!r}, [1, 2, 3, 4])"
+    ran = launch(code, XLA_FLAGS=flags, PYTHONPATH=str(Path(__file__).parent))
+    assert ran.returncode == 0, ran.stderr
+    expected = made(tmp_path, 1)
+    for devices in (2, 3, 4):
+        found = made(tmp_path, devices)
+        for name in RUNS:
+            for mine, theirs in zip(found[name], expected[name], strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5, err_msg=f"{name}, {devices} devices")
+    cores = len(os.sched_getaffinity(0))
+    if cores < 4:
+        lines = [line for line in ran.stderr.splitlines() if "cores" in line]
+        assert lines[-1] == f"4 devices share {cores} cores: more devices than cores make a run slower"
+        assert len(lines) == 4 - cores
+
 
 SHOW = "import fedax.vectors, jax; print(jax.config.jax_compilation_cache_dir)"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -157,11 +158,16 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, dam
     np.testing.assert_array_equal(vector(resumed.model), vector(whole_run().model))
 
 
-def test_damaged_states_start_the_run_over(tmp_path, caplog):
-    stopped(tmp_path)
-    states = tmp_path / "checkpoints" / "states.bin"
-    states.write_bytes(b"\x07" * states.stat().st_size)
-    resumed = again(tmp_path)
+@pytest.mark.parametrize("whose", ["nobody's", "another experiment's"])
+def test_states_that_are_not_the_runs_start_it_over(tmp_path, caplog, whose):
+    stopped(tmp_path / "run")
+    states = tmp_path / "run" / "checkpoints" / "states.bin"
+    if whose == "nobody's":
+        states.write_bytes(b"\x07" * states.stat().st_size)
+    else:
+        stopped(tmp_path / "other", seed=1)
+        states.write_bytes((tmp_path / "other" / "checkpoints" / "states.bin").read_bytes())
+    resumed = again(tmp_path / "run")
     assert "clients' states are not those of this checkpoint" in caplog.text
     np.testing.assert_array_equal(vector(resumed.model), vector(whole_run().model))
 
@@ -204,14 +210,52 @@ def test_a_full_disk_stops_with_one_sentence_and_keeps_the_last_checkpoint(tmp_p
     np.testing.assert_array_equal(vector(again(tmp_path).model), vector(whole_run().model))
 
 
+RUN_OUT_OF_ROOM = """
+import resource, sys
+import numpy as np
+import test_resume
+from fedax.errors import FedaxError
+from fedax.simulation.store import FileSlots
+
+run = test_resume.stopped({out!r}, stop=10, **{changes!r})
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    for _ in run:
+        pass
+except FedaxError as error:
+    print(error)
+try:
+    FileSlots(test_resume.Path({out!r}, "rows"), 60).write(np.arange(2), np.zeros((2, 60), np.uint8))
+except FedaxError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system has no limit on files' sizes")
+def test_a_disk_that_takes_no_more_bytes(tmp_path):
+    """Really: the system lets no file of the process grow beyond 100 bytes, from round 10 on."""
+    code = RUN_OUT_OF_ROOM.format(out=str(tmp_path / "run"), changes={"state_budget": BUDGETS["file"]})
+    shell = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    said = subprocess.run([sys.executable, "-c", code], env=shell, capture_output=True, text=True, check=False)
+    first, second = said.stdout.splitlines()
+    assert re.fullmatch(r"(the checkpoint of round \d+|clients' states) cannot be written.*: file too large.*", first)
+    assert second == f"clients' states cannot be written to {tmp_path / 'run' / 'rows'}: file too large"
+    resumed = again(tmp_path / "run", state_budget=BUDGETS["file"])
+    np.testing.assert_array_equal(vector(resumed.model), vector(whole_run().model))
+
+
 # -- runs that are killed ----------------------------------------------------------------------------------
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
+KILLS = {"devices": 3, "file": 2}  # of each of the four methods: twenty in all
+WORKER = """
 import test_resume
+from fedax.simulation import engine
+engine.SEGMENT = 8  # a checkpoint after every eight rounds, which is most of what the process does
 test_resume.long_run({name!r}, {kind!r}, {out!r}, resume=True)
 """
+
+
+LENGTH = {"devices": 4000, "file": 1500}  # rounds: those through a file are slower
 
 
 def long_run(name, kind, out, **options):
@@ -219,33 +263,34 @@ def long_run(name, kind, out, **options):
     every = {"checkpoint_every": 0.0} if out else {}
     budget = {"state_budget": BUDGETS[kind]} if kind != "devices" else {}
     many = regression(sizes=(9, 12, 15, 8, 20, 11, 7, 14, 10, 13, 12, 9, 8, 16, 11, 10))
-    run = {**OPTIONS, "rounds": 1500, "out": out, **every, **budget, **options}
+    run = {**OPTIONS, "rounds": LENGTH[kind], "eval_every": 500, "out": out, **every, **budget, **options}
     return fedax.simulate(problem, many, METHODS[name], **run)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [(n, k) for n in METHODS for k in ("devices", "file") if k == "devices" or n in ("SCAFFOLD", "APFL")],
-)
-def test_a_run_killed_at_random_moments_goes_on_to_the_same_bits(tmp_path, name, kind):
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """The environment of processes that will be killed; what one compiled serves the next."""
+    cache = tmp_path_factory.mktemp("cache")
+    tests = str(Path(__file__).parent)
+    return {**os.environ, "PYTHONPATH": tests, "FEDAX_CACHE": str(cache), "FEDAX_COMPILE_CACHE": "1"}
+
+
+@pytest.mark.parametrize("kind", KILLS)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_killed_at_random_moments_goes_on_to_the_same_bits(tmp_path, shell, name, kind):
     out = tmp_path / "run"
-    code = SCRIPT.format(tests=str(Path(__file__).parent), name=name, kind=kind, out=str(out))
+    code = WORKER.format(name=name, kind=kind, out=str(out))
     draw = random.Random(f"{name} {kind}")
-    killed = 0
-    for _ in range(4):
-        process = subprocess.Popen([sys.executable, "-c", code], env=os.environ, stderr=subprocess.DEVNULL)
+    for _ in range(KILLS[kind]):
+        process = subprocess.Popen([sys.executable, "-c", code], env=shell, stderr=subprocess.DEVNULL)
         before = _newest(out)
         while process.poll() is None and _newest(out) == before:
-            time.sleep(0.01)
-        time.sleep(draw.uniform(0, 0.3))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            killed += 1
-        process.wait()
-        if (out / "result.json").exists():
-            break
-    assert killed, "the run ended before it could be killed"
-    resumed, never = long_run(name, kind, out, resume=True), long_run(name, kind, None)
+            time.sleep(0.005)
+        time.sleep(draw.uniform(0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
+    resumed = long_run(name, kind, out, resume=True)
+    never = long_run(name, "devices", None, rounds=LENGTH[kind])
     np.testing.assert_array_equal(vector(resumed.model), vector(never.model))
     for i in range(never.clients):
         np.testing.assert_array_equal(vector(resumed.personal(i)), vector(never.personal(i)))

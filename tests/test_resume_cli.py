@@ -290,7 +290,7 @@ def test_an_edited_comparison_is_refused_for_the_runs_that_have_ended_too(
         ("broken", "broken/experiment.json cannot be read"),
         ("list", "list/experiment.json cannot be read: it must be a JSON object"),
         ("wrong", "wrong/experiment.json: unknown field 'rouns': did you mean 'rounds'"),
-        ("sweep", "'sweep' is a sweep, which cannot go on"),
+        ("sweep", "sweep/experiment.json: data is missing"),
     ],
 )
 def test_what_is_no_run_is_one_sentence(type_: Fedax, name: str, words: str) -> None:
@@ -377,7 +377,10 @@ def test_clients_made_as_they_are_needed(type_: Fedax) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["data.lazy=true"], "data: iris cannot make its clients as they are needed: synthetic and clusters can"),
+        (
+            ["data.lazy=true"],
+            "data: iris cannot make its clients as they are needed: lasso, low_rank, synthetic and clusters can",
+        ),
         (["data.shown=3"], "data: shown is 3: it goes with lazy = true"),
         (["data.lazy=1"], "data.lazy is 1: it must be a valid boolean"),
         (["checkpoint_every=-1"], "checkpoint_every is -1: it must be greater than or equal to 0"),

@@ -12,6 +12,7 @@ from conftest import LEAST_SQUARES, regression, vector
 from fedax import experiments
 from fedax.models import model
 from fedax.regularizers import L1
+from fedax.simulation.sweep import Settings
 
 OPTIONS = {"rounds": 5, "cohort": 3, "local_steps": 3, "batch_size": 4, "eval_every": 2}
 
@@ -28,6 +29,40 @@ def test_a_sweep_is_its_runs_one_by_one(method):
         for mine, theirs in zip(found.history, alone.history, strict=True):
             assert mine["gradients"] == theirs["gradients"]
             assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
+
+
+def test_how_settings_are_run_is_a_matter_of_size():
+    """Batched as clients are; in sequence where clients are looped over, or two settings' states exceed the budget."""
+
+    def mode(**options):
+        return Settings(LEAST_SQUARES, regression(), settings, **OPTIONS, **options)
+
+    settings = fedax.grid(fedax.SCAFFOLD(lr=0.1), {"lr": np.linspace(0.01, 0.02, 70).tolist()})
+    assert [len(block) for block in mode().blocks] == [64, 6]
+    assert mode(executor="looped").mode == "sequence"
+    two = 2 * 6 * 6 * 4 * mode().first.executor.devices  # bytes of two settings' states: 6 clients, 6 floats each
+    assert mode(state_budget=two).blocks[:2] == [range(2), range(2, 4)]
+    assert mode(state_budget=two - 1).mode == "sequence"
+    assert mode(executor="looped", mode="batched").mode == "batched"
+    with pytest.raises(fedax.FedaxError, match="unknown mode 'batch': did you mean 'batched'"):
+        mode(mode="batch")
+
+
+def test_settings_in_sequence_are_settings_side_by_side():
+    settings = fedax.grid(fedax.SCAFFOLD(lr=0.1), {"lr": [0.01, 1e6, 0.1]})
+    seen = []
+    options = {**OPTIONS, "rounds": 30, "eval_every": 10}
+    one, other = (
+        fedax.sweep(LEAST_SQUARES, regression(), settings, mode=mode, on_progress=seen.append, **options)
+        for mode in ("sequence", "batched")
+    )
+    assert seen == sorted(seen[: seen.index(90) + 1]) + sorted(seen[seen.index(90) + 1 :])
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.info["mode"], theirs.info["mode"]) == ("sequence", "batched")
+        assert mine.info.get("diverged") == theirs.info.get("diverged")
+        assert [row["round"] for row in mine.history] == [row["round"] for row in theirs.history]
+        if "diverged" not in mine.info:
+            np.testing.assert_allclose(vector(mine.model), vector(theirs.model), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", [fedax.PFedFBE(lr=0.01, lam=80.0), fedax.Ditto(lr=0.01, lam=1.0)], ids=repr)

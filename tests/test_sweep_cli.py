@@ -6,7 +6,11 @@ import csv
 import io
 import json
 import math
+import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +21,7 @@ from rich.console import Console
 
 import fedax
 from fedax.cli import invoke
-from fedax.cli.progress import Live, watch
+from fedax.cli.progress import Lines, Live, watch
 from fedax.experiments import Progress, Run, parse, read, sweep
 from fedax.experiments.judging import Judge
 
@@ -119,6 +123,7 @@ def test_a_sweep_leaves_tables_runs_and_a_report(type_: Fedax) -> None:
         "goal": "max",
         "over": 3,
         "target": 0.4,
+        "mode": "auto",
         "lr": [0.001, 0.01, 1000.0],
         "server_lr": [0.3, 1.0],
     }
@@ -239,7 +244,72 @@ def test_ctrl_c_on_the_command_line_is_one_line(type_: Fedax, monkeypatch: pytes
     said = type_("sweep", "sparse.toml", "--out", "out")
     assert said.code == 130
     assert said.err.splitlines()[-1].startswith("error: interrupted")
-    assert sorted(path.name for path in Path("out").iterdir()) == ["experiment.json"]
+    assert said.err.endswith("`fedax resume out` goes on\n")
+    assert sorted(path.name for path in Path("out").iterdir()) == ["experiment.json", "settings"]
+
+
+def found(folder: str) -> dict[str, Any]:
+    """All that a sweep leaves but for times: its tables, and the bytes of the models it kept."""
+    table = [{k: v for k, v in row.items() if k != "seconds"} for row in lines(Path(folder, "sweep.csv"))]
+    rows = [json.loads(line) for line in Path(folder, "histories.jsonl").read_text().splitlines()]
+    models = {path.parent.name: path.read_bytes() for path in Path(folder).glob("runs/*/model.safetensors")}
+    return {"table": table, "rows": [{**row, "seconds": 0} for row in rows], "models": models}
+
+
+@pytest.mark.parametrize("mode", ["batched", "sequence"])
+def test_a_sweep_goes_on_after_ctrl_c(type_: Fedax, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Interrupted in its second method: the first is kept, and what was under way goes on, to the same bits."""
+    how = ("sweep", "sparse.toml", "--set", f"sweep.mode={mode}", "--out")
+    assert type_(*how, "never").code == 0
+    with monkeypatch.context() as patch:
+        begun: list[Run | None] = []
+
+        def start(self: Any, run: Run) -> None:
+            begun.append(run)
+
+        def advance(self: Any, rounds: int) -> None:
+            if len(begun) == 2 and rounds >= 15:
+                begun.append(None)
+                signal.raise_signal(signal.SIGINT)
+
+        patch.setattr(Lines, "start", start, raising=False)
+        patch.setattr(Lines, "advance", advance, raising=False)
+        assert type_(*how, "out").code == 130
+    (checkpoint,) = Path("out/settings").rglob("*.ckpt")
+    before = Path("out/runs/fedmid-seed0/model.safetensors").stat().st_mtime_ns
+    said = type_("resume", "out")
+    assert (said.code, said.err) == (0, "")
+    assert "FedMiD, seed 0" not in said.out
+    assert "FedDualAvg, seed 0: 6 of 6 settings, best f1 " in said.out
+    assert found("out") == found("never")
+    assert Path("out/runs/fedmid-seed0/model.safetensors").stat().st_mtime_ns == before
+    assert not checkpoint.exists()
+    said = type_("resume", "out")
+    assert said.code == 0
+    assert "out has come to its end" in said.out
+    assert found("out") == found("never")
+    table = json.loads(Path("out/experiment.json").read_text())
+    Path("out/experiment.json").write_text(json.dumps({**table, "batch_size": 9}))
+    said = type_("resume", "out")
+    assert said.code == 2
+    assert said.err.startswith("error: the run cannot go on under another experiment: schedule was ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_killed_sweep_goes_on_to_the_same_bits(type_: Fedax) -> None:
+    how = ("sweep", "sparse.toml", "--method", "FedDualAvg", "--set", "rounds=600", "--set", "eval_every=200", "--out")
+    assert type_(*how, "never").code == 0
+    command = [sys.executable, "-m", "fedax", *how, "killed", "--set", "checkpoint_every=0"]
+    shell = {**os.environ, "PYTHONPATH": str(Path(fedax.__file__).parents[1])}
+    process = subprocess.Popen(command, env=shell, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(Path("killed").rglob("settings-0-5.ckpt")):
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "the sweep ended before it could be killed"
+    assert not Path("killed/sweep.csv").exists()
+    assert type_("resume", "killed").code == 0
+    assert found("killed") == found("never")
 
 
 def test_a_method_that_always_diverges_is_said_so_and_the_others_are_kept(type_: Fedax) -> None:

@@ -1,7 +1,12 @@
-"""How JAX is set up before its first use: one device for each core, and compiled programs kept for the next launch.
+"""How JAX is set up before its first use: one device a core, several processes, programs kept for the next launch.
 
 XLA's own threads only help large matrix products; clients are independent, so giving each core its own
 clients is about twice as fast for small models. The count can be set only before JAX's first use.
+
+A run may be spread over several processes, on one machine or on many: each is started alike, with FEDAX_COORDINATOR,
+the address and port of the first, FEDAX_PROCESSES, how many there are, and FEDAX_PROCESS, its own number from 0 on.
+All do the same and hold the same; clients of a cohort are shared out over the devices of all, and process 0 alone
+writes files and speaks. What depends on the clock or on the user is decided by process 0 (`agreed`).
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
 user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
@@ -22,6 +27,8 @@ import warnings
 from pathlib import Path
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib.version import __version__ as jaxlib_version
 
 from fedax.errors import FedaxError
@@ -44,6 +51,45 @@ def use_all_cores() -> None:
         return
     with contextlib.suppress(RuntimeError):  # JAX is in use: it keeps the devices it has
         jax.config.update("jax_num_cpu_devices", int(asked) if asked else cores())
+
+
+def join_processes() -> None:
+    """Become one of several processes, if the environment says so; waits until all are there."""
+    names = ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
+    coordinator, processes, process = (os.environ.get(name, "") for name in names)
+    if not (coordinator or processes or process):
+        return
+    if not re.fullmatch(r"[^:\s]+:\d+", coordinator):
+        raise FedaxError(f"FEDAX_COORDINATOR must be host:port, such as 10.0.0.1:9000, not {coordinator!r}")
+    if not processes.isdigit() or int(processes) < 1:
+        raise FedaxError(f"FEDAX_PROCESSES must be a whole number from 1 on, not {processes!r}")
+    if not process.isdigit() or int(process) >= int(processes):
+        raise FedaxError(f"FEDAX_PROCESS must be a whole number in [0, {int(processes) - 1}], not {process!r}")
+    if not jax.distributed.is_initialized():
+        jax.distributed.initialize(coordinator, int(processes), int(process))
+
+
+def first() -> bool:
+    """Whether this process is the one that writes files and speaks."""
+    return not jax.distributed.is_initialized() or jax.process_index() == 0
+
+
+def readable(mesh: Mesh) -> NamedSharding | None:
+    """How a program's results lie so that every process can read them: as XLA likes, where there is one process."""
+    return NamedSharding(mesh, PartitionSpec()) if mesh.is_multi_process else None
+
+
+def agreed(value: int) -> int:
+    """What process 0 says, for all to do the same; they must all ask at the same place.
+
+    >>> agreed(3)
+    3
+    """
+    if not jax.distributed.is_initialized() or jax.process_count() == 1:
+        return value
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    return int(broadcast_one_to_all(np.int32(value)))
 
 
 def keep_programs() -> None:

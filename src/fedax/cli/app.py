@@ -12,9 +12,14 @@ import typer
 
 import fedax
 from fedax.cli.data import app as data_app
-from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, conclude, fail
+from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, conclude, conclude_sweep, fail
+from fedax.cli.export import export
+from fedax.cli.figures import figures
+from fedax.cli.flower import app as flower_app
+from fedax.cli.reproduce import reproduce
 from fedax.cli.resume import resume
 from fedax.cli.theory import advise, theory
+from fedax.cli.tune import WithTune, tune_first
 from fedax.errors import FedaxError
 
 app = typer.Typer(
@@ -26,7 +31,11 @@ app = typer.Typer(
 )
 
 app.add_typer(data_app, name="data")
+app.add_typer(flower_app, name="flower")
 app.command()(resume)
+app.command()(reproduce)
+app.command()(export)
+app.command()(figures)
 app.command()(advise)
 app.command()(theory)
 
@@ -38,6 +47,10 @@ Set = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="A new directory for the results. Default: runs/<name>."),
+]
+Log = Annotated[
+    list[str],
+    typer.Option("--log", metavar="TRACKER", help="Log to tensorboard, mlflow or wandb as well; repeatable."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -105,8 +118,12 @@ def _fedax(
     [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
     [bold]fedax resume runs/first[/bold]                  go on with what was stopped or killed
     [bold]fedax sweep experiment.toml[/bold]              the best of many settings of each method
+    [bold]fedax export RUN --to table.tex[/bold]          CSV, Parquet, LaTeX, or a model with its card
+    [bold]fedax figures RUN[/bold]                        curves, clients and heat maps for a paper
+    [bold]fedax reproduce[/bold]                          the papers' experiments, their figures beside ours
     [bold]fedax advise experiment.toml[/bold]             step sizes, with the theorem they come from
     [bold]fedax theory bias[/bold]                        a theorem measured and drawn
+    [bold]fedax flower new DIR[/bold]                     the same over a real network, on Flower
     [bold]fedax check module:Class[/bold]                 is a method of your own what it says it is?
     """
 
@@ -117,6 +134,7 @@ def run(
     settings: Set = [],  # noqa: B006
     out: Out = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Run this seed alone.")] = None,
+    log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -129,6 +147,10 @@ def run(
     fedax run experiment.toml --out runs/first
 
     \b
+    On two machines, the same on each, with FEDAX_PROCESS=1 on the second:
+    FEDAX_COORDINATOR=host:port FEDAX_PROCESSES=2 FEDAX_PROCESS=0 fedax run ...
+
+    \b
     The smallest experiment.toml:
         rounds = 100
         data.name = "digits"
@@ -136,7 +158,7 @@ def run(
         model = { name = "mlp", hidden = \\[64] }
         algorithm = { name = "FedAvg", lr = 0.1 }
     """
-    overrides = _overrides(settings)
+    overrides = _overrides(settings, log)
     if seed is not None:
         overrides.append(("seeds", f"[{seed}]"))
     from fedax.experiments import read
@@ -150,7 +172,7 @@ def run(
     _carry_out(asked, out, quiet)
 
 
-@app.command()
+@app.command(cls=WithTune)
 def compare(
     experiment: File,
     settings: Set = [],  # noqa: B006
@@ -158,6 +180,18 @@ def compare(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0,1,2", help="Run these seeds instead of the file's.")
     ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="gradients|floats|rounds", help="What every method has the same of."),
+    ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option("--tune", metavar="[grid|optuna]", help="Tune each method first, on validation rows alone."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", metavar="N", min=1, help="Settings of each method that Optuna tries.")
+    ] = None,
+    log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -167,8 +201,26 @@ def compare(
     fedax compare experiment.toml --seeds 0,1,2
     fedax compare experiment.toml --set algorithm.lr=0.05      every \\[\\[algorithm]] table
     fedax compare experiment.toml --set algorithm.0.lr=0.05    the first one alone
+
+    \b
+    Every method with what the first one uses in the file's rounds:
+    fedax compare experiment.toml --budget gradients           as many gradients of single rows
+    fedax compare experiment.toml --budget floats              as many floats sent, up and down
+
+    \b
+    Every method at its best, by validation rows and a seed that is not reported on:
+    fedax compare experiment.toml --tune                       over a grid; \\[tune] has values of your own
+    fedax compare experiment.toml --tune optuna --trials 50    in the ranges that the grid spans
+
+    \b
+    The \\[tune] table:
+        lr = \\[0.01, 0.03, 0.1]           for every method that has it
+        FedProx.mu = \\[0.01, 0.1, 1]      for one method, by its label
+        seed = 100                       default the least that is not reported on
     """
-    overrides = _overrides(settings)
+    overrides = _overrides(settings, log)
+    if budget is not None:
+        overrides.append(("budget", f'"{budget}"'))
     if seeds is not None:
         parts = [part.strip() for part in seeds.split(",")]
         if not all(part.isdecimal() for part in parts):
@@ -176,7 +228,16 @@ def compare(
         overrides.append(("seeds", f"[{', '.join(str(int(part)) for part in parts)}]"))
     from fedax.experiments import read
 
-    _carry_out(read(experiment, overrides), out, quiet)
+    asked = read(experiment, overrides)
+    if tune is None:
+        if trials is not None:
+            raise FedaxError(f"--trials is {trials}: it goes with --tune optuna")
+        _carry_out(asked, out, quiet)
+        return
+    from fedax.experiments.folder import fresh
+
+    folder = out or fresh(Path("runs"), asked.name)
+    _carry_out(tune_first(asked, folder, tune, trials, quiet), folder, quiet, tuned=True)
 
 
 @app.command()
@@ -191,7 +252,9 @@ def sweep(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run every setting of the \\[sweep] table side by side, method by method; report on the best of each.
+    """Run every setting of the \\[sweep] table, method by method; report on the best of each.
+
+    Settings are kept as they are done, and `fedax resume` goes on after an interruption.
 
     \b
     fedax sweep experiment.toml
@@ -206,6 +269,7 @@ def sweep(
         goal = "max"                     or "min"
         over = 100                       its mean over the last 100 rounds, not its last value
         target = 0.9                     report the first round that reaches it
+        mode = "sequence"                or "batched"; default by the model's size
     """
     from fedax.experiments import read
 
@@ -288,24 +352,26 @@ def report(
         list[Path],
         typer.Argument(metavar="RUN...", help="Directories of runs or comparisons.", show_default=False),
     ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The page on all of them. Default, of several: report.html here."),
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write the report of runs and comparisons anew, finished or not.
+    """Write report.html of runs and comparisons anew, finished or not; of several, one page on all of them as well.
 
     \b
     fedax report runs/demo
-    fedax report runs/*
+    fedax report runs/first runs/second --out both.html
     """
-    from fedax.cli.results import write_reports
-    from fedax.experiments.folder import run_folders
+    from fedax.cli.results import write_all_reports
 
-    found = {folder: run_folders(folder) for folder in runs}
-    for folder, inside in found.items():
-        print(write_reports(folder, inside))
+    for page in write_all_reports(runs, out):
+        print(page)
 
 
-def _overrides(settings: list[str]) -> list[tuple[str, str]]:
-    pairs = []
+def _overrides(settings: list[str], log: Sequence[str] = ()) -> list[tuple[str, str]]:
+    pairs = [("log", f"[{', '.join(map(repr, log))}]")] if log else []
     for setting in settings:
         field, equals, value = setting.partition("=")
         if not equals:
@@ -314,38 +380,27 @@ def _overrides(settings: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _carry_out(experiment: Any, out: Path | None, quiet: bool) -> None:
+def _carry_out(experiment: Any, out: Path | None, quiet: bool, *, tuned: bool = False) -> None:
     """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
     from fedax.cli.progress import console, watch
+    from fedax.devices import first
     from fedax.experiments import run as run_experiment
     from fedax.experiments.folder import fresh
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:
-        outcome = run_experiment(experiment, folder, progress=progress)
-    conclude(outcome)
+        outcome = run_experiment(experiment, folder, progress=progress, tuned=tuned)
+    if first():
+        conclude(outcome)
 
 
 def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
     """Run a sweep with progress, write its report, show the best settings, and exit as it ended."""
     from fedax.cli.progress import console, watch
-    from fedax.cli.results import show_best, write_reports
     from fedax.experiments import sweep as sweep_experiment
     from fedax.experiments.folder import fresh
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:
         swept = sweep_experiment(experiment, folder, progress=progress)
-    inside = [path for best in swept.methods for path in best.folders]
-    if inside:
-        page = write_reports(folder, inside)
-        show_best(console(), swept)
-        console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
-    code = 0
-    for best in swept.methods:
-        if best.setting is None:
-            code = fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
-    if swept.interrupted:
-        code = fail(f"interrupted: what had finished is in {folder}", INTERRUPTED)
-    if code:
-        raise Ended(code)
+    conclude_sweep(swept)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedax.experiments import Outcome
+    from fedax.experiments import Outcome, Swept
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -46,5 +46,26 @@ def conclude(outcome: Outcome) -> None:
             fail(f"{run.message} ({run.label}, seed {run.seed}){hint}", code)
     if outcome.left and code != INTERRUPTED:
         code = fail(f"interrupted before {outcome.left} of the runs; {further}", INTERRUPTED)
+    if code:
+        raise Ended(code)
+
+
+def conclude_sweep(swept: Swept) -> None:
+    """Write the report of a sweep, show the best settings, and end as it ended."""
+    from fedax.cli.progress import console
+    from fedax.cli.results import show_best, write_reports
+
+    inside = [path for best in swept.methods for path in best.folders]
+    if inside:
+        page = write_reports(swept.folder, inside)
+        show_best(console(), swept)
+        console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+    code = 0
+    for best in swept.methods:
+        if best.setting is None:
+            code = fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
+    if swept.interrupted:
+        further = f"`fedax resume {shlex.quote(str(swept.folder))}` goes on"
+        code = fail(f"interrupted: what had finished is in {swept.folder}; {further}", INTERRUPTED)
     if code:
         raise Ended(code)

@@ -31,7 +31,7 @@ def algorithms() -> Table:
             name,
             kind(cls),
             cls.keeps,
-            f"{_times(cls.down)} / {_times(cls.up)}",
+            f"{_times(cls.down)} / {_times(cls.up)}" + (f" ({cls.up_otherwise})" if cls.up_otherwise else ""),
             str(cls.gradients),
             ", ".join(map(_field, dataclasses.fields(cls))),  # type: ignore[arg-type]
             cls.reference,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedax.cli.ending import conclude
+from fedax.cli.ending import conclude, conclude_sweep
 
 
 def resume(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The directory of a run or a comparison.", show_default=False)
+        Path, typer.Argument(metavar="RUN", help="The directory of a run, a comparison or a sweep.", show_default=False)
     ],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
@@ -22,16 +22,23 @@ def resume(
     \b
     fedax resume runs/first            a run that was stopped, or killed
     fedax resume runs/demo             a comparison: the runs that never began, too
+    fedax resume runs/grid             a sweep: settings that are done are kept
 
     \b
     How often a run writes a checkpoint, in the experiment:
         checkpoint_every = 60            seconds; 0 for every few rounds
     """
     from fedax.cli.progress import console, watch
+    from fedax.devices import first
     from fedax.experiments import resume as go_on
+    from fedax.experiments import resume_sweep
+    from fedax.experiments.resuming import is_sweep
 
+    swept = is_sweep(run)
     with watch(console(), quiet) as progress:
-        outcome = go_on(run, progress=progress)
+        outcome: Any = (resume_sweep if swept else go_on)(run, progress=progress)
+    if not first():
+        return
     if not outcome.worked:
         print(f"{run} has come to its end: only its report is written anew")
-    conclude(outcome)
+    (conclude_sweep if swept else conclude)(outcome)

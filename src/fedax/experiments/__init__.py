@@ -18,7 +18,7 @@ from fedax.experiments.reading import parse, read
 from fedax.experiments.resuming import resume
 from fedax.experiments.runner import Outcome, Progress, Run, run
 from fedax.experiments.schema import Experiment
-from fedax.experiments.sweeps import Best, Swept, sweep
+from fedax.experiments.sweeps import Best, Swept, resume_sweep, sweep
 
 __all__ = [
     "Best",
@@ -31,6 +31,7 @@ __all__ = [
     "prepare",
     "read",
     "resume",
+    "resume_sweep",
     "run",
     "sweep",
 ]

@@ -22,6 +22,7 @@ import numpy as np
 import fedax
 from fedax.data import Federation, heterogeneity
 from fedax.data.lazy import Lazy
+from fedax.devices import first
 from fedax.errors import FedaxError
 from fedax.experiments.building import in_memory
 from fedax.experiments.schema import Experiment, slug
@@ -98,12 +99,13 @@ def fresh(parent: Path, name: str) -> Path:
 def claim(folder: Path) -> None:
     """Make a directory, unless it holds something already."""
     refuse_taken(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    if first():
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def refuse_taken(folder: Path) -> None:
     """Raise if a directory holds something, which a run must not overwrite."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if first() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedaxError(f"out is {str(folder)!r}: it already holds something, choose another directory or remove it")
 
 

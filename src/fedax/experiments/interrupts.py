@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fedax.devices import agreed
+
 
 class Stopped(Exception):
     """The user asked to stop, and the run is at a place where its state is whole."""
@@ -17,8 +19,13 @@ class Interrupt:
     """Whether Ctrl-C was pressed; `check` raises Stopped if so."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
-        self.asked = False
+        self._pressed = False
         self._notify = notify
+
+    @property
+    def asked(self) -> bool:
+        """Of several processes the first decides for all."""
+        return bool(agreed(self._pressed))
 
     def check(self) -> None:
         """Call where it is safe to stop."""
@@ -27,9 +34,9 @@ class Interrupt:
 
     def handle(self, *_: Any) -> None:
         """The signal's handler: the first Ctrl-C waits for the round, the second does not."""
-        if self.asked:
+        if self._pressed:
             raise KeyboardInterrupt
-        self.asked = True
+        self._pressed = True
         self._notify()
 
 

@@ -31,6 +31,8 @@ def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:
     """
     home = _home(folder)
     experiment = recall(home)
+    if experiment.sweep is not None:
+        raise FedaxError(f"{str(folder)!r} is a sweep: fedax.experiments.resume_sweep goes on with it")
     tasks = _planned(experiment, home)
     if home != folder:
         (task,) = (task for task in tasks if task.run.folder.name == folder.resolve().name)
@@ -53,23 +55,26 @@ def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:
 def _planned(experiment: Experiment, home: Path) -> list[Task]:
     """The experiment's runs, which must be those that a comparison has written down."""
     tasks = plan(experiment, home)
-    was, names = (_content(home / EXPERIMENT) or {}).get("runs"), [task.run.folder.name for task in tasks]
+    refuse_other_runs(home, [task.run.folder.name for task in tasks])
+    return tasks
+
+
+def refuse_other_runs(home: Path, names: list[str]) -> None:
+    """Raise if these are not the runs that a comparison or a sweep has written down."""
+    was = (_content(home / EXPERIMENT) or {}).get("runs")
     if was is not None and names != was:
         raise FedaxError(
             f"the comparison cannot go on under another experiment: its runs were {', '.join(was)} "
             f"and are {', '.join(names)}"
         )
-    return tasks
 
 
 def recall(folder: Path) -> Experiment:
-    """The experiment of a run or a comparison, from its `experiment.json`."""
+    """The experiment of a run, a comparison or a sweep, from its `experiment.json`."""
     path = folder / EXPERIMENT
     table = _content(path)
     if table is None:
         raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
-    if table.get("sweep") is not None:
-        raise FedaxError(f"{str(folder)!r} is a sweep, which cannot go on: it must be a run or a comparison")
     table = {key: value for key, value in table.items() if key not in _MACHINE}
     if "seed" in table:
         table["seeds"] = [table.pop("seed")]
@@ -77,6 +82,15 @@ def recall(folder: Path) -> Experiment:
         return parse(_as_toml(table))
     except FedaxError as error:
         raise FedaxError(f"{path}: {error}") from None
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a directory is that of a sweep.
+
+    >>> is_sweep(Path("no-such-directory"))
+    False
+    """
+    return (_content(folder / EXPERIMENT) or {}).get("sweep") is not None
 
 
 def _home(folder: Path) -> Path:

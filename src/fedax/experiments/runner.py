@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedax.devices import first
 from fedax.errors import DivergedError, FedaxError
+from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options, prepare
 from fedax.experiments.folder import (
     EXPERIMENT,
@@ -26,6 +29,8 @@ from fedax.experiments.folder import (
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.schema import Experiment
 from fedax.experiments.tables import AlgorithmTable
+from fedax.experiments.trackers import tracked, trackers
+from fedax.problem import Problem
 from fedax.simulation import Result, Simulation
 
 
@@ -40,6 +45,7 @@ class Run:
     round: int = 0
     message: str = ""
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rounds: int = 0  #: those that it is to run; 0 where all run as many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +71,9 @@ class Outcome:
 class Progress:
     """Told what happens; does nothing. Subclass it to show a bar."""
 
+    def say(self, sentence: str) -> None:
+        """Something to know before the runs begin."""
+
     def begin(self, runs: list[Run], rounds: int) -> None:
         """All is checked, and these runs follow."""
 
@@ -79,6 +88,9 @@ class Progress:
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """The current run was evaluated."""
+
+    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
+        """Further settings of a sweep are done, so many of all; the best so far in words."""
 
     def end(self, run: Run) -> None:
         """A run ended."""
@@ -100,43 +112,63 @@ def plan(experiment: Experiment, out: Path) -> list[Task]:
     pairs = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
     where = [out / RUNS / run_name(table, seed) if len(pairs) > 1 else out for table, seed in pairs]
     return [
-        Task(Run(str(table.label), seed, folder), table) for (table, seed), folder in zip(pairs, where, strict=True)
+        Task(Run(str(table.label), seed, folder, rounds=experiment.of(table).rounds), table)
+        for (table, seed), folder in zip(pairs, where, strict=True)
     ]
 
 
-def run(experiment: Experiment, out: Path, *, progress: Progress | None = None) -> Outcome:
+def run(experiment: Experiment, out: Path, *, progress: Progress | None = None, tuned: bool = False) -> Outcome:
     """Run every method with every seed, as `plan` says; `resume` goes on with what did not come to its end.
 
-    Where methods make personal models, training alone runs beside them. Bad input raises before anything is written.
-    A run that diverges keeps its last good model, and the others go on; after Ctrl-C the current run keeps what it has
-    and no other begins.
+    Where methods make personal models, training alone runs beside them; a budget gives each method its rounds. Bad
+    input raises before anything is written. A run that diverges keeps its last good model, and the others go on; after
+    Ctrl-C the current run keeps what it has and no other begins.
+
+    tuned: `out` holds the experiment's tuning, and nothing else.
     """
-    refuse_taken(out)
+    if not tuned:
+        refuse_taken(out)
+    progress = progress or Progress()
     experiment = experiment.with_yardstick()
+    prepared = prepare(experiment)
+    experiment, shares = hold_equal(experiment, *prepared)
     tasks = plan(experiment, out)
-    runner = Runner(experiment, tasks)
+    runner = Runner(experiment, tasks, prepared=prepared)
+    for sentence in shares:
+        progress.say(sentence)
     comparison = len(tasks) > 1
     if comparison:
-        claim(out)
+        if not tuned:
+            claim(out)
         write_json(out / EXPERIMENT, resolved_comparison(experiment, [task.run.folder.name for task in tasks]))
-    done = runner.carry_out(progress or Progress())
+    done = runner.carry_out(progress)
     return Outcome(out, done, comparison, len(done), len(tasks) - len(done))
 
 
 class Runner:
     """A checked experiment and those of its runs that are to be carried out."""
 
-    def __init__(self, experiment: Experiment, tasks: Sequence[Task], *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        tasks: Sequence[Task],
+        *,
+        resume: bool = False,
+        prepared: tuple[Problem, Any] | None = None,
+    ) -> None:
         self.experiment, self.tasks, self.resume = experiment, tasks, resume
-        self.problem, self.federation = prepare(experiment)
+        self.trackers = trackers(experiment.log or ()) if first() else []
+        self.problem, self.federation = prepared or prepare(experiment)
         self.clients = describe_clients(self.federation)
         for table in {task.run.label: task.table for task in tasks}.values():
             # the constructor checks; the seed changes nothing about that
-            Simulation(self.problem, self.federation, table.build(), **options(experiment, experiment.seeds[0]))
+            how = options(experiment.of(table), experiment.seeds[0])
+            Simulation(self.problem, self.federation, table.build(), **how)
 
     def carry_out(self, progress: Progress) -> list[Run]:
         """Carry out the runs, each in its directory, up to the one that Ctrl-C ended."""
         done: list[Run] = []
+        progress = tracked(progress, self.trackers)
         progress.begin([task.run for task in self.tasks], self.experiment.rounds)
         with deferred(progress.stopping) as interrupt:
             for task in self.tasks:
@@ -150,7 +182,7 @@ class Runner:
 
     def _begin(self, task: Task, progress: Progress) -> tuple[Simulation, RunFolder]:
         """The simulation of one run, from its last checkpoint where it is to go on, and its directory."""
-        path, seed = task.run.folder, task.run.seed
+        path, seed, experiment = task.run.folder, task.run.seed, self.experiment.of(task.table)
         began = (path / STATUS).is_file()
         simulation = Simulation(
             self.problem,
@@ -160,11 +192,11 @@ class Runner:
             protocol=self.experiment.personal,
             checkpoint_every=self.experiment.checkpoint_every,
             resume=self.resume,
-            **options(self.experiment, seed),
+            **options(experiment, seed),
         )
         if began:
             progress.goes_on(task.run, simulation.state.round)
-        folder = RunFolder(path, self.experiment.rounds, self.clients)
+        folder = RunFolder(path, experiment.rounds, self.clients)
         folder.begin(resolved_run(self.experiment, task.table, seed), simulation)
         return simulation, folder
 
@@ -202,9 +234,10 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
         raise
     made = simulation.result if kept is None else kept
     reached = int(made.info["rounds"])
-    made.save(plan.folder)
-    folder.clients(simulation)
-    folder.status(status, reached, message)
+    with contextlib.suppress(*([OSError] if status == "failed" else [])):  # the disk may be full, as the message says
+        made.save(plan.folder)
+        folder.clients(simulation)
+        folder.status(status, reached, message)
     if status in ("finished", "diverged"):  # only now: a run that is killed while it saves can still go on
         checkpoints.clear()
     metrics = dict(simulation.history[-1]) if simulation.history else {}

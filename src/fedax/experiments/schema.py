@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from fedax.errors import FedaxError, unknown
+from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
 from fedax.simulation.store import byte_count
@@ -32,10 +33,12 @@ class Experiment(Table):
     zero_below: Annotated[float, Field(ge=0)] = 0.01
     unseen: Annotated[float, Field(ge=0, lt=1)] = 0.0
     join_steps: Count | None = None
+    budget: Literal["rounds", "gradients", "floats"] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
     executor: Literal["auto", "batched", "looped", "debug"] = "auto"
     checkpoint_every: Annotated[float, Field(ge=0)] = 60.0
     state_budget: str | None = None
+    log: list[Literal["tensorboard", "mlflow", "wandb"]] | None = None
     data: DataTable = Field(description='a table such as [data] with name = "digits"')
     model: ModelTable = Field(description='a table such as [model] with name = "mlp"')
     problem: ProblemTable = ProblemTable()
@@ -43,6 +46,7 @@ class Experiment(Table):
         description='a table such as [algorithm] with name = "FedAvg" and lr = 0.1'
     )
     sweep: SweepTable | None = None
+    tune: TuneTable | None = None
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -81,7 +85,16 @@ class Experiment(Table):
             taken.add(slug(table.label))
         if self.sweep is not None:
             self.sweep.check(self.algorithm, self.rounds)
+        if self.tune is not None:
+            self.tune.check(self.algorithm, self.seeds)
         return self
+
+    def of(self, table: AlgorithmTable) -> Experiment:
+        """The experiment with one method's number of rounds, evaluated as often as the others' are."""
+        if table.rounds is None or self.eval_every is None:
+            return self
+        every = max(1, round(self.eval_every * table.rounds / self.rounds))
+        return self.model_copy(update={"rounds": table.rounds, "eval_every": every})
 
     @property
     def personal(self) -> bool:

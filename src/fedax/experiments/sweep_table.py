@@ -21,6 +21,7 @@ class SweepTable(BaseModel):
     goal: "max" or "min"; default by the metric's name.
     over: the metric's mean over the last so many rounds decides; default its last value.
     target: a value of the metric; the first evaluated round that reaches it is reported.
+    mode: "batched", settings side by side in one program, or "sequence"; default "auto", by the model's size.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
@@ -29,6 +30,7 @@ class SweepTable(BaseModel):
     goal: Literal["max", "min"] | None = None
     over: Count | None = None
     target: float | None = None
+    mode: Literal["auto", "batched", "sequence"] = "auto"
 
     @property
     def values(self) -> dict[str, list[float]]:

@@ -1,7 +1,8 @@
-"""Carrying out a sweep: each method's settings side by side as one compiled program, the best kept as a run.
+"""Carrying out a sweep: each method's settings, side by side or in sequence, the best kept as a run.
 
-sweep.csv           a row for each method, seed and setting: its values, its score, its last metrics
+sweep.csv           a row for each method, seed and setting that is done: its values, its score, its last metrics
 histories.jsonl     a row for each evaluated round of each of them
+settings/           what each of them made, as soon as it is done, and checkpoints of those under way
 runs/               the best setting of each method, a directory a seed
 """
 
@@ -12,7 +13,6 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,54 +33,29 @@ from fedax.experiments.folder import (
 )
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.judging import Judge, judge
+from fedax.experiments.resuming import recall, refuse_other_runs
 from fedax.experiments.runner import Progress, Run
 from fedax.experiments.schema import Experiment
+from fedax.experiments.sweep_grid import Grid
 from fedax.experiments.tables import AlgorithmTable
-from fedax.simulation import Result, Simulation
-from fedax.simulation.moments import Metrics
+from fedax.experiments.trials import TRIAL, Trial, drop_models
+from fedax.simulation import Simulation
 from fedax.simulation.result import write_whole
-from fedax.simulation.sweep import side_by_side
 
-SETTINGS, HISTORIES = "sweep.csv", "histories.jsonl"
-
-
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One setting of one method with one seed, its clients' last metrics, and its score: NaN if it diverged."""
-
-    label: str
-    seed: int
-    setting: dict[str, float]
-    result: Result
-    metrics: Metrics
-    score: float
-    reached: int | None
-
-    def line(self, judge: Judge) -> dict[str, Any]:
-        """Its row of the table of settings."""
-        best = judge.best(self.result.history)
-        decided = {
-            "diverged": self.result.info.get("diverged", ""),
-            "score": "" if math.isnan(self.score) else self.score,
-            "rounds_to_target": "" if self.reached is None else self.reached,
-            "best": best.get(judge.metric, ""),
-            "best_round": best.get("round", ""),
-        }
-        return {"algorithm": self.label, "seed": self.seed, **self.setting, **decided, **self.last}
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """The last row of its history."""
-        return self.result.history[-1] if self.result.history else {}
+SETTINGS, HISTORIES, TRIALS = "sweep.csv", "histories.jsonl", "settings"
 
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """The best setting of one method, with what it came to for each seed; no setting if all diverged."""
+    """The best setting of one method, with what it came to for each seed; no setting if all diverged.
+
+    mode: how the settings were run, "batched" or in "sequence".
+    """
 
     label: str
     settings: int
     diverged: int
+    mode: str
     setting: dict[str, float] | None = None
     scores: tuple[float, ...] = ()
     reached: tuple[int | None, ...] = ()
@@ -90,41 +65,40 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What a sweep made: its directory, what decided, and the best of each method whose grid finished."""
+    """What a sweep made: its directory, what decided, and the best of each method whose grid finished.
+
+    worked: how many grids, of a method and a seed, ran now.
+    """
 
     folder: Path
     judge: Judge
     methods: list[Best]
     interrupted: bool
+    worked: int
 
 
 def sweep(experiment: Experiment, out: Path, *, progress: Progress | None = None) -> Swept:
     """Run every method's grid with every seed, and keep the best setting of each method in `out/runs`.
 
-    Bad input raises before anything is written. What a grid made is written when it is done; after Ctrl-C the
-    grids that are done are kept, and the current one is left out.
+    Bad input raises before anything is written. A setting is written when it is done; after Ctrl-C `resume_sweep` goes
+    on with the others.
     """
-    progress = progress or Progress()
     refuse_taken(out)
     sweeper = _Sweeper(experiment, out)
-    planned = {
-        str(t.label): [Run(str(t.label), s, out / RUNS / run_name(t, s)) for s in experiment.seeds]
-        for t in experiment.algorithm
-    }
-    every = [run for runs in planned.values() for run in runs]
-    sweeper.begin([run.folder.name for run in every])
-    progress.begin(every, experiment.rounds * sweeper.settings)
-    methods: list[Best] = []
-    done = 0
-    with deferred(progress.stopping) as interrupt:
-        for table in experiment.algorithm:
-            grids = sweeper.grids(table, planned[str(table.label)], progress, interrupt)
-            done += len(grids)
-            if grids:
-                methods.append(sweeper.keep_best(table, grids))
-            if interrupt.asked:
-                break
-    return Swept(out, sweeper.judge, methods, interrupted=done < len(every))
+    sweeper.begin()
+    return sweeper.carry_out(progress or Progress())
+
+
+def resume_sweep(folder: Path, *, progress: Progress | None = None) -> Swept:
+    """Go on with a sweep that did not come to its end: settings that are done are kept, those under way go on.
+
+    >>> resume_sweep(Path("no-such-directory"))
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: 'no-such-directory' is not a run or a comparison: it has no experiment.json
+    """
+    sweeper = _Sweeper(recall(folder), folder)
+    refuse_other_runs(folder, sweeper.names)
+    return sweeper.carry_out(progress or Progress())
 
 
 class _Sweeper:
@@ -136,102 +110,133 @@ class _Sweeper:
         if experiment.executor == "debug":
             raise FedaxError("executor is 'debug': it runs one setting at a time, and a sweep runs them side by side")
         self.experiment, self.table, self.out = experiment, experiment.sweep, out
-        self.settings = math.prod(map(len, self.table.values.values()))
+        self.count = math.prod(map(len, self.table.values.values()))
         self.problem, self.federation = prepare(experiment)
         first = experiment.seeds[0]
         columns = [list(next(iter(self.simulation(table.build(), first)))) for table in experiment.algorithm]
         self.judge = judge(self.table, experiment.rounds, columns)
         self.clients = describe_clients(self.federation)
-        self.lines: list[dict[str, Any]] = []
+        self.names = [run_name(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
+        self.trials: list[Trial] = []
 
     def simulation(self, algorithm: Algorithm, seed: int) -> Simulation:
         """One setting alone."""
         return Simulation(self.problem, self.federation, algorithm, **options(self.experiment, seed))
 
-    def begin(self, runs: list[str]) -> None:
+    def begin(self) -> None:
         """Write what is known before the first round."""
         claim(self.out)
         decides = {"metric": self.judge.metric, "goal": self.judge.goal}
-        resolved = resolved_comparison(self.experiment, runs)
+        resolved = resolved_comparison(self.experiment, self.names)
         write_json(self.out / EXPERIMENT, {**resolved, "sweep": {**self.table.model_dump(), **decides}})
 
-    def grids(
-        self, table: AlgorithmTable, runs: list[Run], progress: Progress, interrupt: Interrupt
-    ) -> list[list[Trial]]:
-        """One method's grid for each seed, up to the one that Ctrl-C stopped; each is written when it is done."""
+    def carry_out(self, progress: Progress) -> Swept:
+        """Run what is not done, method by method, up to Ctrl-C."""
+        pairs = [(table, seed) for table in self.experiment.algorithm for seed in self.experiment.seeds]
+        waiting = [self.run_of(table, seed) for table, seed in pairs if self.left(table, seed)]
+        progress.begin(waiting, self.experiment.rounds * self.count)
+        (self.out / HISTORIES).unlink(missing_ok=True)
+        methods: list[Best] = []
+        ended = 0
+        with deferred(progress.stopping) as interrupt:
+            for table in self.experiment.algorithm:
+                done: list[Grid] = []
+                for seed in self.experiment.seeds:
+                    if interrupt.asked:
+                        break
+                    grid = Grid(
+                        self.experiment,
+                        table,
+                        seed,
+                        (self.problem, self.federation),
+                        self.judge,
+                        self.home(table, seed),
+                    )
+                    self.record(list(grid.trials.values()))
+                    if not grid.done:
+                        self.run(grid, self.run_of(table, seed), progress, interrupt)
+                    grid.settings = None  # its data and programs
+                    done += [grid] if grid.done else []
+                if done:
+                    methods.append(self.keep_best(table, done))
+                ended += len(done)
+        return Swept(self.out, self.judge, methods, interrupted=ended < len(pairs), worked=len(waiting))
+
+    def run_of(self, table: AlgorithmTable, seed: int) -> Run:
+        """A grid as progress knows it."""
+        return Run(str(table.label), seed, self.out / RUNS / run_name(table, seed))
+
+    def left(self, table: AlgorithmTable, seed: int) -> int:
+        """How many settings of a grid are not done."""
+        return self.count - sum(1 for _ in self.home(table, seed).glob(f"*/{TRIAL}"))
+
+    def home(self, table: AlgorithmTable, seed: int) -> Path:
+        """Where the settings of a grid are kept."""
+        return self.out / TRIALS / run_name(table, seed)
+
+    def run(self, grid: Grid, run: Run, progress: Progress, interrupt: Interrupt) -> None:
+        """What is left of one method's grid with one seed; settings are written and shown as they are done."""
 
         def advance(rounds: int) -> None:
             progress.advance(rounds)
             interrupt.check()
 
-        done: list[list[Trial]] = []
-        for run in runs:
-            progress.start(run)
-            try:
-                trials = self.grid(table, run.seed, advance)
-            except Stopped:
-                break
-            self.record(trials)
-            done.append(trials)
-            progress.end(_ended(run, trials, self.judge))
-            if interrupt.asked:
-                break
-        return done
-
-    def grid(self, table: AlgorithmTable, seed: int, advance: Callable[[int], None]) -> list[Trial]:
-        """Every setting of one method with one seed, as one compiled program."""
-        settings, algorithms = zip(*self.table.settings(table), strict=True)
-        how = options(self.experiment, seed)
-        found = side_by_side(self.problem, self.federation, algorithms, on_progress=advance, **how)
-        return [
-            Trial(
-                str(table.label),
-                seed,
-                setting,
-                result,
-                metrics,
-                math.nan if "diverged" in result.info else self.judge.score(result.history),
-                self.judge.reached(result.history),
-            )
-            for setting, (result, metrics) in zip(settings, found, strict=True)
-        ]
+        progress.start(run)
+        try:
+            for new in grid.run(advance):
+                self.record(new)
+                progress.tried(run, len(grid.trials), self.count, _words(grid.best, self.judge))
+                if not grid.done:
+                    interrupt.check()
+        except Stopped:
+            grid.settings.save()
+            return
+        progress.end(_ended(run, grid))
 
     def record(self, trials: list[Trial]) -> None:
-        """Add a grid to the table of settings and to the histories."""
-        self.lines += [trial.line(self.judge) for trial in trials]
+        """Add settings to the table and to the histories."""
+        if not trials:
+            return
+        self.trials += trials
+        lines = [trial.line(self.judge) for trial in self.trials]
         text = io.StringIO()
-        writer = csv.DictWriter(
-            text, list(dict.fromkeys(key for line in self.lines for key in line)), lineterminator="\n"
-        )
+        writer = csv.DictWriter(text, list(dict.fromkeys(key for line in lines for key in line)), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.lines)
+        writer.writerows(lines)
         write_whole(self.out / SETTINGS, text.getvalue().encode())
         with (self.out / HISTORIES).open("a") as file:
             for trial in trials:
                 whose = {"algorithm": trial.label, "seed": trial.seed, **trial.setting}
                 file.writelines(json.dumps({**whose, **row}) + "\n" for row in trial.result.history)
 
-    def keep_best(self, table: AlgorithmTable, grids: list[list[Trial]]) -> Best:
-        """Write the runs of the setting that is best over the seeds."""
-        of_settings = list(zip(*grids, strict=True))
+    def keep_best(self, table: AlgorithmTable, grids: list[Grid]) -> Best:
+        """Write the runs of the setting that is best over the seeds; after that no models of settings are needed."""
+        of_settings = [[grid.trials[number] for grid in grids] for number in range(self.count)]
         whole = [trials for trials in of_settings if not any(math.isnan(trial.score) for trial in trials)]
-        about = Best(str(table.label), len(of_settings), len(of_settings) - len(whole))
-        if not whole:
-            return about
-        best = min(whole, key=lambda trials: self.judge.order([t.score for t in trials], [t.reached for t in trials]))
-        return dataclasses.replace(
-            about,
-            setting=best[0].setting,
-            scores=tuple(trial.score for trial in best),
-            reached=tuple(trial.reached for trial in best),
-            rows=tuple(trial.last for trial in best),
-            folders=tuple(self.keep(table, trial) for trial in best),
-        )
+        about = Best(str(table.label), len(of_settings), len(of_settings) - len(whole), mode=grids[0].mode)
+        folders: tuple[Path, ...] = ()
+        if whole:
+            best = min(whole, key=lambda ts: self.judge.order([t.score for t in ts], [t.reached for t in ts]))
+            folders = tuple(self.keep(table, trial) for trial in best)
+            about = dataclasses.replace(
+                about,
+                setting=best[0].setting,
+                scores=tuple(trial.score for trial in best),
+                reached=tuple(trial.reached for trial in best),
+                rows=tuple(trial.last for trial in best),
+                folders=folders,
+            )
+        if len(grids) == len(self.experiment.seeds):
+            for grid in grids:
+                drop_models(grid.folder)
+        return about
 
     def keep(self, table: AlgorithmTable, trial: Trial) -> Path:
-        """Write one setting as a run of its own."""
-        chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
+        """Write one setting as a run of its own; one without models was written before."""
         path = self.out / RUNS / run_name(table, trial.seed)
+        if trial.result.model is None:
+            return path
+        chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
         simulation = self.simulation(chosen.build(), trial.seed)
         simulation.per_client = trial.metrics
         trial.result.save(path)
@@ -241,10 +246,17 @@ class _Sweeper:
         return path
 
 
-def _ended(run: Run, trials: list[Trial], judge: Judge) -> Run:
+def _words(best: Trial | None, judge: Judge) -> str:
+    """The best setting so far, for people."""
+    if best is None:
+        return "all diverged so far"
+    at = ", ".join(f"{name} {value:g}" for name, value in best.setting.items())
+    return f"best {judge.metric} {best.score:.4g} at {at}"
+
+
+def _ended(run: Run, grid: Grid) -> Run:
     """How a grid ended: with the last metrics of its best setting."""
-    whole = [trial for trial in trials if not math.isnan(trial.score)]
-    if not whole:
-        return dataclasses.replace(run, status="diverged", round=max(int(t.result.info["rounds"]) for t in trials))
-    best = min(whole, key=lambda trial: judge.order([trial.score], [trial.reached]))
-    return dataclasses.replace(run, status="finished", round=judge.rounds, metrics=best.last)
+    if grid.best is None:
+        reached = max(int(trial.result.info["rounds"]) for trial in grid.trials.values())
+        return dataclasses.replace(run, status="diverged", round=reached)
+    return dataclasses.replace(run, status="finished", round=grid.judge.rounds, metrics=grid.best.last)

@@ -31,9 +31,9 @@ const charts = (() => {
 
   function layout(view, height, more) {
     return {
-      height: view.narrow || view.width ? Math.min(height, 340) : height,
+      height: Math.min(height, view.width ? 270 : view.narrow ? 340 : height),
       ...(view.width ? { width: view.width } : { autosize: true }),
-      margin: { l: view.narrow ? 40 : 60, r: 12, t: view.narrow || view.width ? 12 : 34, b: 46 },
+      margin: { l: view.narrow ? 40 : 60, r: 12, t: view.narrow || view.width || height < 300 ? 12 : 34, b: 46 },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif", size: 13, color: colour("ink") },
@@ -88,7 +88,7 @@ const charts = (() => {
       }
     });
     const y = valueAxis(choice.measure, view, choice.log ? logarithmic(lines) : {});
-    return [[...goal(lines, choice.goal), ...bands, ...lines, ...stops],
+    return [[...bands, ...lines, ...stops, ...goal(lines, choice.goal)],
       layout(view, height, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
   }
 

@@ -9,11 +9,12 @@ const composite = (() => {
     const ends = [colour("low"), colour("high")];
     if (goal === "min") ends.reverse();
     const label = (name) => (view.narrow || !name ? "" : name);
+    const printed = view.width ? { texttemplate: "%{z:.2~g}", textfont: { size: 9 }, showscale: false } : { texttemplate: "%{z:.3~g}" };
     return [[{
       type: "heatmap", x: axes[0], y: axes[1] ?? [""], z: methods[at].z, xgap: 1, ygap: 1, hoverongaps: false,
       zmin: all.length ? Math.min(...all) : 0, zmax: all.length ? Math.max(...all) : 1,
       colorscale: [[0, ends[0]], [1, ends[1]]], colorbar: { thickness: 12, outlinewidth: 0 },
-      ...(axes[0].length <= 8 && !view.narrow ? { texttemplate: "%{z:.3~g}" } : {}),
+      ...(axes[0].length <= 8 && !view.narrow ? printed : {}),
       hovertemplate: `${plain(fields[0])} %{x}${fields[1] ? `, ${plain(fields[1])} %{y}` : ""}` +
         `<br>${plain(title)} %{z:.5~g}<extra></extra>`,
     }], layout(view, fields[1] ? 340 : 200, {
@@ -22,10 +23,10 @@ const composite = (() => {
     })];
   }
 
-  function ends(values, most) {
+  function ends(values) {
     const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
     const edge = 0.06 * (high - low || Math.abs(high) || 1);
-    return [low - edge, most === undefined ? high + edge : Math.max(most, high) + edge];
+    return [low - edge, high + edge];
   }
 
   /* Every setting of every method at one of the rounds; all rounds have the same axes. */
@@ -38,7 +39,7 @@ const composite = (() => {
         marker: { color: ofGroup(group), size: 8, opacity: 0.75, symbol: symbol(group) },
         hovertemplate: "%{meta}<br>%{text}<br>density %{x}, %{y}<extra></extra>",
       }));
-    const range = (place, most) => (all.length ? { range: ends(all.map((point) => point[place]), most) } : {});
+    const range = (place) => (all.length ? { range: ends(all.map((point) => point[place])) } : {});
     return [traces, layout(view, 280, {
       xaxis: axis("Density", { ...range(0), hoverformat: ".4~g" }), yaxis: valueAxis(measure, view, range(1)),
     })];

@@ -234,27 +234,34 @@
     element("partition-choice").addEventListener("change", drawPartition);
   }
 
-  /* A chart with its caption; what it shows is said in both. */
-  function addFigure(where, id, caption) {
+  /* A chart with its caption, and in words what it shows. */
+  function addFigure(where, id, caption, label = caption) {
     const chart = cell("div", [], { id, className: "chart" });
     chart.setAttribute("role", "img");
-    chart.setAttribute("aria-label", caption);
+    chart.setAttribute("aria-label", label);
     element(where).append(cell("figure", [cell("figcaption", caption), chart]));
   }
 
   function setUpSweeps() {
     data.sweeps.forEach((sweep, s) => {
-      const { title, how, methods, progress } = sweep;
+      const { name, title, how, methods, progress } = sweep;
       methods.forEach((method, i) =>
         addFigure("sweep-heat", `heat-${s}-${i}`, `${data.groups[method.group].label}: ${title}, ${how}`));
       progress?.rounds.forEach((round, at) =>
-        addFigure("sweep-progress", `progress-${s}-${at}`, `Density against ${progress.title}, round ${round}`));
+        addFigure("sweep-progress", `progress-${s}-${at}`, data.sweeps.length > 1 ? `${name}, round ${round}` : `Round ${round}`,
+          `Density against ${progress.title}, every setting at round ${round}`));
     });
-    element("sweep-progress-part").hidden = !data.sweeps.some((sweep) => sweep.progress);
+    const drawn = data.sweeps.filter((sweep) => sweep.progress).map((sweep) => sweep.progress.title);
+    element("sweep-progress-part").hidden = !drawn.length;
+    element("sweep-progress-title").textContent =
+      `Progress: density against ${[...new Set(drawn)].join(" or ")}, one point a setting and seed`;
   }
 
+  /* The measures that some method has a density beside, with their places. */
+  const judged = [...data.measures.entries()].filter(([, m]) => m.better && !m.tells && data.curves.some((curve) =>
+    (curve.y[m.shared] && curve.y.density) || (curve.y[m.personal] && curve.y.personal_density)));
+
   function setUpProgress() {
-    const judged = data.measures.map((measure, i) => [i, measure]).filter(([, m]) => m.better && !m.tells);
     fill(element("progress-measure"), judged.map(([i, measure]) => [i, measure.title]));
     const usual = judged.find(([, m]) => m.percent || m.shared === "f1" || m.personal === "personal_f1");
     element("progress-measure").value = (usual ?? judged[0])[0];
@@ -268,10 +275,9 @@
   const evaluated = data.measures.length > 0;
   const measured = data.clients.some((run) => Object.keys(run.moments).length);
   section("methods-section", evaluated || measured, setUpMethods, () => {});
-  const dense = data.curves.some((curve) => curve.y.density || curve.y.personal_density);
   section("diagnostics-section", diagnostics.length, setUpDiagnostics, () => {}); // drawn with the curves
   section("curves-section", evaluated, setUpCurves, drawCurves);
-  section("progress-section", dense && data.measures.some((m) => m.better && !m.tells), setUpProgress, drawProgress);
+  section("progress-section", judged.length, setUpProgress, drawProgress);
   section("sweep-section", data.sweeps.some((sweep) => sweep.methods.length), setUpSweeps, drawSweeps);
   section("clients-section", measured, setUpClients, drawClients);
   section("partition-section", data.partitions.length > 0, setUpPartition, drawPartition);

@@ -26,7 +26,8 @@ def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
     labels: those of the page's methods, in its order of colours; empty for one of another directory.
     """
     try:
-        about = json.loads((folder / EXPERIMENT).read_bytes())["sweep"]
+        experiment = json.loads((folder / EXPERIMENT).read_bytes())
+        about = experiment["sweep"]
         with (folder / SWEEP).open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
         fields = [name for name in about if name not in DECIDES]
@@ -48,6 +49,7 @@ def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
     how = [f"mean over the last {over} rounds" if over else "at the last round"]
     how += [f"the best over {' and '.join(fields[2:])}"] if fields[2:] else []
     return {
+        "name": str(experiment.get("name") or folder.resolve().name),
         "title": title(metric),
         "how": ", ".join(how),
         "goal": goal,

@@ -114,9 +114,8 @@ def warnings(groups: list[Group], folders: Iterable[Path] = ()) -> list[str]:
             who = group.label if run.seed is None else f"{group.label}, seed {run.seed}"
             found += [f"{who} {sentence}" for sentence in (stop(run),) if sentence]
             found += [f"{who}: {note}." for note in run.notes]
-        found += [
-            f"{run.folder} is a run of {group.label} that is here already, and counts once." for run in group.again
-        ]
+        again = f"is a run of {group.label} that is here already, and counts once."
+        found += [f"{run.folder} {again}" for run in group.again]
     runs = [run for group in groups for run in (*group.runs, *group.again)]
     found += [sentence for folder in folders if (sentence := _waiting(folder, runs))]
     return found + incomparable(groups)
@@ -183,7 +182,16 @@ def _meaning(key: str) -> str:
 
 
 def _listed(fields: dict[str, str]) -> str:
-    return ", ".join(f"{field} ({shown})" for field, shown in fields.items())
+    """Fields with their values. Where a name differs, so does the rest of its table, which is left out.
+
+    >>> _listed({"data.name": "digits, lasso", "data.noise": "None, 1.0", "model.name": "mlp, linear"})
+    'data.name (digits, lasso), model.name (mlp, linear)'
+    """
+    other = [field.removesuffix("name") for field in fields if field.endswith(".name")]
+    kept = [
+        field for field in fields if not any(field.startswith(table) and field != f"{table}name" for table in other)
+    ]
+    return ", ".join(f"{field} ({fields[field]})" for field in kept)
 
 
 def obstacles(groups: list[Group]) -> dict[str, str]:

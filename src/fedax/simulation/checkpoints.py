@@ -7,24 +7,26 @@ validation round. Draws need nothing: each is a function of (seed, purpose, roun
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import inspect
 import json
 import logging
 import time
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load, save
 
-import fedax
+from fedax.devices import first
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement
+from fedax.simulation.engine import State
+from fedax.simulation.fingerprint import Differs, compare, fingerprint
 from fedax.simulation.moments import Snapshot
-from fedax.simulation.result import write_whole
+from fedax.simulation.result import History, write_whole
 from fedax.simulation.store import NONE, FileSlots, Index, Packing, Store
 
 if TYPE_CHECKING:
@@ -45,7 +47,14 @@ class Checkpoints:
         self._since = 0  # clients that took part from this round on have rows that are not in the file yet
         packing = Packing(run.algorithm.client_init(run.x0))
         self._file = run.store if run.store is not None and isinstance(run.store.slots, FileSlots) else None
+        if not first():
+            self._file = None  # the rows of its own; those of checkpoints are read, not written
         self._rows = self._file or Store(packing, run.plan.clients, FileSlots(folder / STATES, packing.size))
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """What makes this run the one it is."""
+        return fingerprint(self.run)
 
     def due(self) -> bool:
         """Whether it is time for another."""
@@ -56,8 +65,10 @@ class Checkpoints:
         run = self.run
         try:
             self._copy_rows()
+            if not first():
+                return
             name = self.folder / f"round-{run.state.round:08d}.ckpt"
-            write_whole(name, _sealed(self._content()))
+            write_whole(name, sealed(self._content()))
         except OSError as error:
             kept = self._names()
             good = f"the last good one is of round {_round(kept[-1])}" if kept else "there is none yet"
@@ -72,22 +83,24 @@ class Checkpoints:
     def _copy_rows(self) -> None:
         """Write the states of clients that took part since the last checkpoint to the file, unless they are there."""
         run = self.run
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if first():
+            self.folder.mkdir(parents=True, exist_ok=True)
         if self._rows.packing.size:
             if self._file is None and run.state.round > self._since:
                 rounds = range(self._since, run.state.round, run.engine.segment)
                 who = [run.engine.cohorts(r, run.engine.segment)[: run.state.round - r] for r in rounds]
                 for part in np.array_split(np.unique(np.concatenate(who)), 1 + run.plan.clients // 4096):
-                    if len(part):
-                        self._rows.put(part, jax.device_get(run.state.take(part)))
+                    states = jax.device_get(run.state.take(part))  # by all processes together
+                    if len(part) and first():
+                        self._rows.put(part, states)
             slots = self._rows.slots
-            if isinstance(slots, FileSlots) and slots.path.exists():
+            if first() and isinstance(slots, FileSlots) and slots.path.exists():
                 slots.flush()
         self._since = run.state.round
 
     def _content(self) -> bytes:
         run, best = self.run, self.run.watch.best
-        arrays = {f"server.{i}": leaf for i, leaf in enumerate(_leaves(run.state.server))}
+        arrays = {f"server.{i}": leaf for i, leaf in enumerate(leaves(run.state.server))}
         arrays |= {"table": self._rows.table, "joined": run.joined}
         about: dict[str, Any] = {
             "round": run.state.round,
@@ -96,10 +109,10 @@ class Checkpoints:
             "history": list(run.history),
             "seconds": run.seconds,
             "counters": [run.gradients, run.floats_up, run.floats_down],
-            "fingerprint": run.fingerprint,
+            "fingerprint": self.fingerprint,
         }
         if best is not None:
-            arrays |= {f"best.{i}": leaf for i, leaf in enumerate(_leaves(best.server))}
+            arrays |= {f"best.{i}": leaf for i, leaf in enumerate(leaves(best.server))}
             about["best"] = {"round": best.round, "score": run.watch.score, "metrics": {}}
             for part, metrics in best.metrics.items():
                 about["best"]["metrics"][part] = list(metrics)
@@ -112,13 +125,14 @@ class Checkpoints:
         """Put the run where the newest sound checkpoint has it; False if there is none."""
         for name in reversed(self._names()):
             try:
-                arrays, about = _opened(name)
+                arrays, about = opened(name)
                 self._restore(arrays, about)
             except (FedaxError, OSError, ValueError, KeyError) as error:
                 if isinstance(error, Differs):
                     raise
-                log.warning("%s is damaged and left out: %s", name.name, error)
-                name.unlink(missing_ok=True)
+                if first():
+                    log.warning("%s is damaged and left out: %s", name.name, error)
+                    name.unlink(missing_ok=True)
                 continue
             self._tables = [*self._others(name), self._rows.table.copy()]
             self._rows.keep(self._tables)
@@ -133,19 +147,27 @@ class Checkpoints:
         for other in self._names():
             if other != name:
                 try:
-                    tables.append(_opened(other)[0]["table"])
+                    tables.append(opened(other)[0]["table"])
                 except (FedaxError, OSError, ValueError, KeyError):
-                    other.unlink(missing_ok=True)
+                    if first():
+                        other.unlink(missing_ok=True)
         return tables
 
     def _restore(self, arrays: dict[str, Any], about: dict[str, Any]) -> None:
         run = self.run
-        _compare(about["fingerprint"], run.fingerprint)
+        compare(about["fingerprint"], self.fingerprint)
         self._rows.table = arrays["table"]
         if self._rows.checksum() != about["rows"]:
             raise FedaxError("clients' states are not those of this checkpoint")
-        server = run.engine.place(_unflatten("server", arrays, run.state.server))
-        run.resume(server, self._rows, about, arrays["joined"])
+        server = run.engine.place(unflatten("server", arrays, run.state.server))
+        run.state = State(
+            jax.tree.map(jnp.copy, server),
+            self._clients(),
+            int(about["round"]),
+            None if about["signs"] is None else np.float32(about["signs"]),
+        )
+        run.history, run.joined, run.seconds = History(about["history"]), arrays["joined"], float(about["seconds"])
+        run.gradients, run.floats_up, run.floats_down = about["counters"]
         if "best" in about:
             best = about["best"]
             metrics = {
@@ -155,11 +177,27 @@ class Checkpoints:
                 }
                 for part, names in best["metrics"].items()
             }
-            again = run.engine.place(_unflatten("best", arrays, run.state.server))
+            again = run.engine.place(unflatten("best", arrays, run.state.server))
             run.watch.best, run.watch.score = Snapshot(best["round"], again, metrics), best["score"]
+
+    def _clients(self) -> Any:
+        """Every client's state as the rows have it, where the run keeps them."""
+        run, rows = self.run, self._rows
+        took = np.flatnonzero(rows.table >= 0)
+        clients = run.state.clients
+        if isinstance(clients, Store):
+            if clients is not rows:
+                for part in np.array_split(took, 1 + len(took) // 4096):
+                    clients.put(part, rows.take(part))
+        elif len(took):
+            states = rows.take(took)
+            clients = run.engine.place(jax.tree.map(lambda s, v: s.at[took].set(v), clients, states))
+        return clients
 
     def clear(self) -> None:
         """Remove all checkpoints: the run is over and saved."""
+        if not first():
+            return
         for name in [*self._names(), self.folder / STATES]:
             name.unlink(missing_ok=True)
         if self.folder.exists() and not any(self.folder.iterdir()):
@@ -169,64 +207,24 @@ class Checkpoints:
         return sorted(self.folder.glob("round-*.ckpt"))
 
 
-class Differs(FedaxError):
-    """A checkpoint of another experiment."""
-
-
-def fingerprint(run: Simulation) -> dict[str, str]:
-    """What must be the same for a run to go on."""
-    method = type(run.algorithm)
-    arrays = run.federation.arrays
-    data = [zlib.crc32(np.ascontiguousarray(arrays[key]).data) for key in sorted(arrays)]
-    ranges = [zlib.crc32(run.federation.part(p).count.tobytes()) for p in ("train", "validation", "test")]
-    return {
-        "algorithm": repr(run.algorithm),
-        "version of the method": _source(method),
-        "seed": str(run.seed),
-        "rounds": str(run.rounds),
-        "eval_every": str(run.eval_every),
-        "schedule": repr(run.plan),
-        "executor": repr(run.executor),
-        "data": f"{sorted(arrays)} {data} {ranges}",
-        "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
-        "loss": run.problem.name,
-        "regularizer": repr(run.problem.regularizer),
-        "augment": getattr(run.problem.augment, "__name__", str(run.problem.augment)),
-        "evaluated": str(list(run.meters)),
-        "unseen": str(run.unseen.tolist()),
-        "fedax": fedax.__version__,
-        "jax": jax.__version__,
-    }
-
-
-def _source(method: type) -> str:
-    try:
-        return hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
-    except (OSError, TypeError):  # typed into a console
-        return "unknown"
-
-
-def _compare(saved: dict[str, str], now: dict[str, str]) -> None:
-    apart = [key for key in now if saved.get(key) != now[key]]
-    if apart:
-        shown = "; ".join(f"{key} was {saved.get(key)} and is {now[key]}" for key in apart)
-        raise Differs(f"the run cannot go on under another experiment: {shown}")
-
-
-def _leaves(tree: Any) -> list[Any]:
+def leaves(tree: Any) -> list[Any]:
+    """A tree's arrays, on the host."""
     return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.device_get(tree))]
 
 
-def _unflatten(prefix: str, arrays: dict[str, Any], like: Any) -> Any:
-    leaves, tree = jax.tree.flatten(like)
-    return jax.tree.unflatten(tree, [arrays[f"{prefix}.{i}"] for i in range(len(leaves))])
+def unflatten(prefix: str, arrays: dict[str, Any], like: Any) -> Any:
+    """The tree whose arrays have the names prefix.0, prefix.1 and so on."""
+    found, tree = jax.tree.flatten(like)
+    return jax.tree.unflatten(tree, [arrays[f"{prefix}.{i}"] for i in range(len(found))])
 
 
-def _sealed(content: bytes) -> bytes:
+def sealed(content: bytes) -> bytes:
+    """A safetensors file with its checksum before it."""
     return hashlib.sha256(content).hexdigest().encode() + content
 
 
-def _opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def opened(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays of a sealed file and what it says about them; raises if it is not whole."""
     raw = path.read_bytes()
     if hashlib.sha256(raw[64:]).hexdigest().encode() != raw[:64]:
         raise FedaxError("its content does not match its checksum")

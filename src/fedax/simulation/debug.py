@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.disk import Disk
 from fedax.errors import DivergedError, FedaxError
 from fedax.local import Client, Data, alike
 from fedax.simulation.engine import Engine, State, finite
@@ -23,8 +24,9 @@ from fedax.vectors import zeros
 class DebugEngine(Engine):
     """An engine whose rounds, clients and steps are Python loops."""
 
-    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data) -> tuple[State, bool]:
+    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
         who = self.cohorts(state.round, 1)[0]
+        near = data.for_round(self.plan, self.seed, state.round, who)
         message = algorithm.broadcast(state.server)
         total: Any = None
         measured: Any = 0.0
@@ -32,8 +34,8 @@ class DebugEngine(Engine):
         changed: dict[int, Any] = {}
         for number in who.tolist():
             before = jax.tree.map(lambda s, n=number: s[n], state.clients)
-            upload, changed[number] = self._one(algorithm, message, before, number, state.round, data)
-            weight = float(data.count[number]) if self.plan.weighted else 1.0
+            upload, changed[number] = self._one(algorithm, message, before, number, state.round, near)
+            weight = float(near.count[number]) if self.plan.weighted else 1.0
             total = zeros(upload) if total is None else total
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
             measured = measured + weight * squares(upload, changed[number], before)

@@ -21,6 +21,8 @@ from jax.sharding import PartitionSpec as P
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
+from fedax.devices import readable
+from fedax.disk import Disk
 from fedax.local import Client, Data, Plan, alike
 from fedax.problem import Problem
 from fedax.simulation.executors import Executor, cohort_program, signs
@@ -55,7 +57,12 @@ class Engine:
 
     def place(self, tree: Any) -> Any:
         """Put arrays on every device."""
-        return jax.device_put(tree, NamedSharding(self.mesh, P()))
+        everywhere = NamedSharding(self.mesh, P())
+        if not self.mesh.is_multi_process:
+            return jax.device_put(tree, everywhere)
+        # every process has the same arrays and puts them on its own devices
+        hosted = jax.tree.map(np.asarray, tree)
+        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, everywhere, lambda at: a[at]), hosted)
 
     def start(self, algorithm: Algorithm, x0: Any, store: Store | None = None) -> State:
         """The state before the first round; clients' states on the devices unless there is a store for them."""
@@ -66,9 +73,10 @@ class Engine:
         # copies: the compiled rounds reuse the memory of what they are given
         return State(*jax.tree.map(jnp.copy, self.place((server, many))))
 
-    def personal(self, algorithm: Algorithm, state: State, data: Data, who: Any = None) -> Any:
+    def personal(self, algorithm: Algorithm, state: State, data: Data | Disk, who: Any = None) -> Any:
         """The own models of some clients, or of all, stacked."""
         who = np.arange(self.plan.clients) if who is None else np.asarray(who)
+        each = min(len(who), data.at_once)
 
         def build() -> Any:
             def every(algorithm: Any, server: Any, states: Any, data: Data, seed: Any, who: Any) -> Any:
@@ -83,21 +91,26 @@ class Engine:
 
         program = self.problem.program(("personal models", self.plan), build)
         at = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
-        return program(at, state.server, state.take(who), data, self.seed, who)
+        made = []
+        for first in range(0, len(who), each):
+            some = who[first : first + each]
+            own = program(at, state.server, state.take(some), data.some(some, each)[0], self.seed, some)
+            made.append(jax.block_until_ready(own))  # so that rows from disk are given up before the next come
+        return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
     def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
         """The clients of the rounds first .. first+count-1, one row a round."""
         program = _cohorts(self.plan.clients, self.plan.cohort)
         return np.asarray(program(self.seed, jnp.arange(first, first + count)))
 
-    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data) -> tuple[State, bool]:
+    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
         """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
         if isinstance(state.clients, Store):
             return self._stored(algorithm, state, state.clients, min(rounds, self.segment), data)
         server, clients, alive, done, signs = self.run(algorithm, state, np.True_, rounds, data)
         return State(server, clients, state.round + int(done), signs), bool(alive)
 
-    def _stored(self, algorithm: Any, state: State, store: Store, rounds: int, data: Data) -> tuple[State, bool]:
+    def _stored(self, algorithm: Any, state: State, store: Store, rounds: int, data: Data | Disk) -> tuple[State, bool]:
         """Rounds whose cohort's states come from a store and go back to it."""
         build = functools.partial(_single, self.problem, self.plan, self.executor, self.mesh)
         program = self.problem.program(("round", self.plan, self.executor, self.mesh), build)
@@ -106,14 +119,15 @@ class Engine:
         server, signs = state.server, state.signs
         for r, cohort in enumerate(who, state.round):
             here = np.pad(cohort, (0, spare))
-            updated, new, good, seen = program(algorithm, server, store.take(here), here, r, self.seed, data)
+            near = data.for_round(self.plan, self.seed, r, here)
+            updated, new, good, seen = program(algorithm, server, store.take(here), here, r, self.seed, near)
             if not bool(good):
                 return State(server, store, r, signs), False
             store.put(cohort, jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
             server, signs = updated, seen
         return State(server, store, state.round + rounds, signs), True
 
-    def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data) -> Any:
+    def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
         spare = self.executor.places - self.plan.cohort
         who = np.pad(self.cohorts(state.round, self.segment), ((0, 0), (0, spare)))
@@ -121,7 +135,8 @@ class Engine:
         build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
         program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
         count = min(rounds, self.segment)
-        return program(algorithm, state.server, state.clients, alive, who, state.round, count, self.seed, data)
+        near = data.for_round(self.plan, self.seed, state.round, who[0])  # rows on disk come round by round
+        return program(algorithm, state.server, state.clients, alive, who, state.round, count, self.seed, near)
 
 
 @functools.lru_cache
@@ -147,7 +162,7 @@ def _round(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
 
 
 def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
-    return jax.jit(_round(problem, plan, executor, mesh))
+    return jax.jit(_round(problem, plan, executor, mesh), out_shardings=readable(mesh))
 
 
 def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
@@ -171,7 +186,7 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
 
     side_by_side = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None)) if lanes else one
 
-    @functools.partial(jax.jit, donate_argnums=(1, 2))
+    @functools.partial(jax.jit, donate_argnums=(1, 2), out_shardings=readable(mesh))
     def rounds(
         algorithm: Any, server: Any, clients: Any, alive: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
     ) -> Any:

@@ -6,17 +6,18 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.data.federation import Federation
+from fedax.disk import hold
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement, Meter
-from fedax.local import Client, Data, Plan
+from fedax.local import Client, Plan
 from fedax.problem import Problem
 from fedax.simulation.engine import Engine, State
-from fedax.simulation.executors import choose, cohort_program
+from fedax.simulation.executors import cohort_program
+from fedax.simulation.setup import choose_devices
 from fedax.vectors import size
 
 _PURPOSE = 0x0E1D
@@ -48,18 +49,17 @@ class Newcomers:
         federation: Federation,
         plan: Plan,
         steps: NDArray[np.int64],
-        arrays: dict[str, jax.Array],
+        arrays: dict[str, Any],
         parts: list[str],
         x0: Any,
         seed: int,
     ) -> None:
         self.plan = plan
-        self.executor = choose("auto", federation.clients, size(x0), len(jax.devices()), None)
-        self.mesh = Mesh(np.array(jax.devices()[: self.executor.devices]), ("clients",))
+        self.executor, self.mesh = choose_devices("auto", federation.clients, size(x0), None, None)
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, seed)
         self.engine.seed = jax.random.fold_in(self.engine.seed, _PURPOSE)
         self.problem, self.x0 = problem, x0
-        self.data = self.engine.place(Data.of(arrays, federation.train, steps))
+        self.data = hold(arrays, federation.train, steps, self.engine.place)
         batched = 1 if self.executor.name == "looped" else self.executor.chunk
         self.meters = {
             name: Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed)
@@ -79,7 +79,7 @@ class Newcomers:
         weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
         server = self.engine.place(server)
         states = jax.tree.map(lambda s: s[who], start.clients)
-        _, states, _ = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data)
+        _, states, _ = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data.some(who)[0])
         return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
 
     def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:

@@ -9,9 +9,16 @@ import numpy as np
 
 from fedax.algorithms.base import Context
 from fedax.evaluation import summary
-from fedax.evaluation.structure import mean_value, personal_structure, prox_gradient, structure, truth_of
+from fedax.evaluation.structure import (
+    mean_value,
+    personal_prox_gradient,
+    personal_structure,
+    prox_gradient,
+    structure,
+    truth_of,
+)
 from fedax.simulation.result import unwrap
-from fedax.vectors import Vector
+from fedax.vectors import Mixture, Vector
 
 if TYPE_CHECKING:
     from fedax.simulation.run import Simulation
@@ -54,6 +61,8 @@ def _structure(run: Simulation, psi: Any, model: Any) -> dict[str, float]:
         own = unwrap(run.own_models())
         found = personal_structure(psi, own, truth, run.zero_below)
         row |= {f"personal_{key}": value for key, value in found.items()}
+        if not isinstance(own, Mixture):
+            row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, own)
         value = mean_value(psi, own)
         for part in run.meters:
             row[f"personal_{part}_objective"] = run.per_client[f"personal_{part}"]["loss"].overall + value

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file, save
 
+from fedax import devices
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.vectors import Mixture, Vector
@@ -71,7 +72,8 @@ class Result:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a directory; `fedax.load` reads it back."""
         folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
+        if devices.first():
+            folder.mkdir(parents=True, exist_ok=True)
         structure = _structure(self.model)
         write_whole(folder / MODEL, save(_flat(self.model)))
         if self._personal is not None:
@@ -120,7 +122,9 @@ def read_history(path: Path) -> History:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: to a temporary name, then renamed."""
+    """Write a file whole or not at all: to a temporary name, then renamed. Of several processes the first writes."""
+    if not devices.first():
+        return
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with aside.open("wb") as file:

@@ -90,10 +90,11 @@ class Slots(Protocol):
 
 
 class MemorySlots:
-    """Slots in memory, as many as were ever in use at once."""
+    """Slots in memory. Room for `rows` of them is reserved, of which the system provides what is written to; that is
+    how rows are never copied to a larger place, which would take both at once."""
 
-    def __init__(self, size: int) -> None:
-        self._rows = np.zeros((0, size), np.uint8)
+    def __init__(self, size: int, rows: int = 0) -> None:
+        self._rows = np.zeros((rows, size), np.uint8)
 
     def read(self, slots: Index) -> Bytes:
         return self._rows[slots]
@@ -120,7 +121,11 @@ class FileSlots:
             if mode == "r":
                 raise FedaxError(f"{self.path} is truncated: it holds {have} rows of clients' states, not {need}")
             have = max(need, have * 3 // 2)
-            _grow(self.path, have * self.size)
+            try:
+                _grow(self.path, have * self.size)
+            except OSError as error:
+                why = (error.strerror or str(error)).lower()
+                raise FedaxError(f"clients' states cannot be written to {self.path}: {why}") from error
         return np.memmap(self.path, np.uint8, mode, shape=(have, self.size))
 
     def read(self, slots: Index) -> Bytes:
@@ -227,7 +232,8 @@ def choose_store(
         raise FedaxError(f"state_budget is {readable(limit)}: the states of one cohort of {cohort} clients need {need}")
     if clients * packing.size * copies <= limit:
         return None
-    if min(clients, rounds * cohort) * packing.size <= limit:
-        return Store(packing, clients, MemorySlots(packing.size))
+    most = min(clients, rounds * cohort)
+    if most * packing.size <= limit:
+        return Store(packing, clients, MemorySlots(packing.size, most))
     path = path or Path(tempfile.gettempdir()) / f"fedax-{uuid.uuid4().hex}" / "states.bin"  # made when first written
     return Store(packing, clients, FileSlots(path, packing.size))
