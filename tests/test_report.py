@@ -78,8 +78,8 @@ def test_unreadable_documents_are_noted_and_a_planned_run_has_no_rows(tmp_path: 
     run = read(planned)
     assert (run.rows, run.round, run.label) == ((), None, "FedAvg")
     assert run.notes == ("clients.json cannot be read and is left out",)
-    page = write(tmp_path, [planned]).read_text()
-    assert "before the first evaluated round" in page
+    assert invoke(["report", str(planned)]) == 0
+    assert "before the first evaluated round" in (planned / "report.html").read_text()
 
 
 def test_places_without_a_run_are_one_sentence(tmp_path: Path) -> None:

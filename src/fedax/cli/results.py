@@ -6,6 +6,7 @@ import csv
 import io
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,21 @@ def write_all_reports(folders: Sequence[Path], out: Path | None) -> Iterator[Pat
     several."""
     if out is not None and out.is_dir():
         raise FedaxError(f"--out is {out}: it is a directory, and must be a file such as {out / 'report.html'}")
-    found = {folder: run_folders(folder) for folder in folders}
+    found = {folder: _inside(folder) for folder in folders}
     for folder, inside in found.items():
         yield write_reports(folder, inside)
     if out is not None or len(found) > 1:
         yield report.combine(out or Path("report.html"), found)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The runs in a directory; one that crashed before its first evaluation has left its experiment alone."""
+    try:
+        return run_folders(folder)
+    except FedaxError:
+        with suppress(FedaxError):
+            return report.find(folder)
+        raise
 
 
 def write_summary(path: Path, runs: Sequence[Path]) -> None:

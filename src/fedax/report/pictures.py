@@ -44,10 +44,10 @@ def measures(keys: Iterable[str]) -> list[dict[str, Any]]:
     for key in ordered:
         percent = key in metrics and metrics[key].name == "accuracy"
         plain = key.removeprefix("personal_")
-        about = {"title": title(key), "percent": percent, "better": better(key)}
+        about: dict[str, Any] = {"title": title(key), "percent": percent, "better": better(key)}
         if plain in DIAGNOSTICS:
             about["tells"] = DIAGNOSTICS[plain][1]
-        found.setdefault(about["title"], about)["shared" if key == plain else "personal"] = key
+        found.setdefault(title(key), about)["shared" if key == plain else "personal"] = key
     return list(found.values())
 
 

@@ -1,0 +1,152 @@
+"""`fedax reproduce`: a paper's experiment, our figures beside the printed ones."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedax.cli.ending import INTERRUPTED, Ended, fail
+from fedax.errors import FedaxError, unknown
+
+if TYPE_CHECKING:
+    from fedax.reproductions import Judgement, Reproduction, Scale
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="[ID]", help="A reproduction; without one, all are listed.")] = "",
+    scale: Annotated[
+        str, typer.Option("--scale", metavar="SCALE", help="small, or paper: exactly as printed.")
+    ] = "small",
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", min=1, help="So many seeds in place of the table's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where to. Default: runs/<id>-<scale>.")
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Keep the result among those that come with Fedax.")] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE", help="Write the page of all saved results, and run nothing."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Run an experiment of a paper, and show the paper's figures beside ours.
+
+    \b
+    fedax reproduce                                 what there is, and what came out
+    fedax reproduce apfl-fig2                       at small scale: minutes
+    fedax reproduce apfl-fig2 --scale paper         as printed: hours, or a bigger machine
+    fedax reproduce apfl-fig2 --seeds 5
+
+    \b
+    What was stopped goes on when the same command is given again.
+    """
+    from fedax.reproductions import SCALES, load
+
+    if page is not None and name:
+        raise FedaxError(f"--page is {page}: it is about all reproductions, so the id {name!r} must be left out")
+    if page is not None:
+        _write_page(page)
+        return
+    chosen = next((known for known in SCALES if known == scale), None)
+    if chosen is None:
+        raise unknown("scale", scale, SCALES)
+    if not name:
+        show_all()
+        return
+    _carry_out(load(name), chosen, out or Path("runs") / f"{name}-{chosen}", seeds, save=save, quiet=quiet)
+
+
+def _write_page(path: Path) -> None:
+    from fedax.reproductions.page import page
+    from fedax.simulation.result import write_whole
+
+    write_whole(path, page().encode())
+    print(path)
+
+
+def show_all() -> None:
+    """All reproductions, and what is known of each."""
+    from rich.table import Table
+
+    from fedax.cli.progress import console
+    from fedax.reproductions import SCALES, ids, load
+    from fedax.reproductions.page import summary
+
+    table = Table(title="Reproductions", title_justify="left", title_style="bold")
+    table.caption = "minutes: roughly, at small scale, on two cores"
+    for title in ("id", "what", "where", "data", "minutes", *(f"saved, {scale}" for scale in SCALES)):
+        table.add_column(title, justify="right" if title == "minutes" else "left", no_wrap=title == "id")
+    for one in map(load, ids()):
+        found = [summary(one, scale).split(" (")[0] for scale in SCALES]
+        where = f"{one.paper}, {one.where}"
+        table.add_row(one.id, one.title, where, ", ".join(one.data) or "none", f"{one.minutes:g}", *found)
+    console().print(table)
+
+
+def _carry_out(
+    reproduction: Reproduction, scale: Scale, out: Path, seeds: int | None, *, save: bool, quiet: bool
+) -> None:
+    """Run it with progress, write its reports, and show what came out."""
+    from fedax.cli.progress import console, watch
+    from fedax.cli.results import write_reports
+    from fedax.experiments import Progress
+    from fedax.experiments.folder import write_json
+    from fedax.reproductions import judge
+    from fedax.reproductions.carrying_out import Interrupted, carry_out
+    from fedax.reproductions.saving import where
+
+    def watched(title: str) -> AbstractContextManager[Progress]:
+        if title:
+            console().print(title, markup=False, highlight=False)
+        return watch(console(), quiet)
+
+    try:
+        result, made = carry_out(reproduction, scale, out, seeds=seeds, watch=watched)
+    except Interrupted:
+        raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
+    pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]
+    show(reproduction, scale, judge(reproduction, scale, result.measured))
+    for path in (*pages, out / "result.json"):
+        console().print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
+    if save:
+        where(reproduction.id, scale).parent.mkdir(parents=True, exist_ok=True)
+        write_json(where(reproduction.id, scale), result.as_json())
+
+
+def show(reproduction: Reproduction, scale: Scale, judgement: Judgement) -> None:
+    """Figures, claims and departures."""
+    from rich.table import Table
+
+    from fedax.cli.progress import console
+    from fedax.reproductions.description import PAPERS
+    from fedax.reproductions.words import HEADINGS, answer, cells
+
+    say = console()
+    say.print(
+        f"{reproduction.title}. {PAPERS[reproduction.paper]}, {reproduction.where}.", markup=False, highlight=False
+    )
+    if judgement.rows:
+        table = Table(title="Figures", title_justify="left", title_style="bold")
+        for title in HEADINGS:
+            table.add_column(title, justify="left" if title in ("what", "verdict") else "right")
+        for row in judgement.rows:
+            table.add_row(*(cell.replace("[", "\\[") for cell in cells(row)))
+        say.print(table)
+    if judgement.claims:
+        table = Table(title="Claims", title_justify="left", title_style="bold")
+        table.add_column("the paper says")
+        table.add_column("holds here")
+        for one in judgement.claims:
+            table.add_row(one.claim.says.replace("[", "\\["), answer(one))
+        say.print(table)
+    departures = reproduction.departing(scale)
+    if departures:
+        say.print("Departures from the paper:", style="bold")
+    for words in departures:
+        say.print(f"- {words}", markup=False, highlight=False)
+    say.print(f"{reproduction.id}, {scale} scale: {judgement.verdict} ({judgement.counts})", style="bold")
