@@ -1,0 +1,130 @@
+"""Carrying out a reproduction: part by part, going on where an earlier one stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fedax import report
+from fedax.errors import FedaxError
+from fedax.experiments import Experiment, Progress, resume, resume_sweep, run, sweep
+from fedax.experiments.folder import EXPERIMENT, as_json, refuse_taken, versions, write_json
+from fedax.experiments.schema import slug
+from fedax.report import Run
+from fedax.report.summary import differing, flat
+from fedax.reproductions.description import Quantity, Reproduction, Scale, Setting
+from fedax.reproductions.measures import MEASURES
+from fedax.reproductions.measuring import measured
+from fedax.reproductions.saving import ABOUT, RESULT, Result
+from fedax.reproductions.verdict import Measured
+
+
+class Interrupted(Exception):
+    """Ctrl-C ended it; the same command goes on."""
+
+
+Watch: TypeAlias = Callable[[str], AbstractContextManager[Progress]]
+
+
+def carry_out(
+    reproduction: Reproduction,
+    scale: Scale,
+    out: Path,
+    *,
+    seeds: int | None = None,
+    watch: Watch = lambda title: nullcontext(Progress()),
+) -> tuple[Result, dict[Path, list[Path]]]:
+    """Run what is not there yet and measure all that the paper's figures and claims ask for; with the result, the
+    directories of the comparisons and their runs.
+
+    out: a new directory, or one in which the same reproduction was begun, which goes on.
+    seeds: how many, in place of the table's.
+    watch: is given the title of what follows, and is told what happens in it.
+    """
+    settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
+    about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
+    _claim(out, as_json(about))
+    began = time.monotonic()
+    made: dict[Path, list[Path]] = {}
+    runs: dict[str, list[Run]] = {}
+    numbers: dict[str, Measured] = {}
+    for setting in settings:
+        folder = out / (slug(setting.part) if setting.part else "experiment")
+        with watch(setting.part) as progress:
+            if reproduction.measure is None:
+                made[folder] = _experiment(setting.experiment(), folder, progress)
+                runs[setting.part] = report.read_all(made[folder])
+            else:
+                found = MEASURES[reproduction.measure](setting, folder, progress)
+                whose = setting.part or None
+                numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
+    numbers |= _numbers(reproduction, scale, runs)
+    result = Result(reproduction.id, scale, numbers, (time.monotonic() - began) / 60, versions())
+    write_json(out / RESULT, result.as_json())
+    return result, made
+
+
+def _numbers(reproduction: Reproduction, scale: Scale, runs: dict[str, list[Run]]) -> dict[str, Measured]:
+    """What figures and claims ask for, from runs."""
+    found = {str(q): measured(q, runs) for q in reproduction.quantities(scale)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _seeded(setting: Setting, seeds: int | None) -> Setting:
+    """A part with so many seeds, from 0 on."""
+    if seeds is None:
+        return setting
+    return setting.model_copy(update={"table": {**setting.table, "seeds": list(range(seeds))}})
+
+
+def _claim(out: Path, about: dict[str, Any]) -> None:
+    """Take a directory that is free, or that holds the beginning of the same reproduction."""
+    before = _content(out / ABOUT)
+    if before is None:
+        refuse_taken(out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / ABOUT, about)
+        return
+    if before != json.loads(json.dumps(about)):
+        apart = differing([_flat(before), _flat(about)])
+        raise FedaxError(
+            f"out is {str(out)!r}: it holds another reproduction, or the same in another setting ({apart[0]} differs); "
+            "choose another directory or remove it"
+        )
+
+
+def _flat(about: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a reproduction under dotted names."""
+    parts = {str(number): part for number, part in enumerate(about["parts"])}
+    return flat({**about, "parts": parts})
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FedaxError(f"{path} cannot be read: {error}") from None
+    return content if isinstance(content, dict) else None
+
+
+def _experiment(experiment: Experiment, folder: Path, progress: Progress) -> list[Path]:
+    """A part's runs: of a comparison, or the best settings of a sweep; gone on with where it was begun."""
+    began = (folder / EXPERIMENT).is_file()
+    if experiment.sweep is not None:
+        swept = resume_sweep(folder, progress=progress) if began else sweep(experiment, folder, progress=progress)
+        if swept.interrupted:
+            raise Interrupted
+        return [path for best in swept.methods for path in best.folders]
+    outcome = resume(folder, progress=progress) if began else run(experiment, folder, progress=progress)
+    if outcome.interrupted:
+        raise Interrupted
+    for one in outcome.runs:
+        if one.status == "failed":
+            raise FedaxError(f"{one.label}, seed {one.seed}: {one.message}")
+    return [one.folder for one in outcome.runs]

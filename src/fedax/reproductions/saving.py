@@ -1,0 +1,72 @@
+"""The result of a reproduction as a file, and those that come with Fedax."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.reproductions.description import Scale
+from fedax.reproductions.verdict import Measured
+
+RESULT, ABOUT = "result.json", "reproduction.json"
+SAVED = Path(__file__).parent / "results"  # read for the list and the page, written by `--save`
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What was measured, by the names of the quantities, in how many minutes and with which versions.
+
+    note: what else must be known about it.
+    """
+
+    id: str
+    scale: Scale
+    measured: dict[str, Measured]
+    minutes: float | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain numbers and words; a number that is not finite is a word.
+
+        >>> Result("apfl-fig2", "small", {"FedAvg (f1)": Measured(math.inf)}).as_json()["measured"]
+        {'FedAvg (f1)': {'mean': 'inf', 'half': None, 'runs': 1}}
+        """
+        numbers = {name: dataclasses.asdict(value) for name, value in self.measured.items()}
+        for number in numbers.values():
+            if not math.isfinite(number["mean"]):
+                number["mean"] = str(number["mean"])
+        minutes = None if self.minutes is None else round(self.minutes, 1)
+        about = {"reproduction": self.id, "scale": self.scale, "minutes": minutes, "versions": self.versions}
+        return {**about, **({"note": self.note} if self.note else {}), "measured": numbers}
+
+
+def read(path: Path) -> Result:
+    """A result from its file."""
+    try:
+        about = json.loads(path.read_text())
+        numbers = {n: Measured(float(m["mean"]), m["half"], m["runs"]) for n, m in about["measured"].items()}
+        return Result(
+            about["reproduction"], about["scale"], numbers, about["minutes"], about["versions"], about.get("note", "")
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FedaxError(f"{path} is not the result of a reproduction: {error}") from None
+
+
+def saved(name: str, scale: Scale, folder: Path | None = None) -> Result | None:
+    """The saved result of a reproduction at a scale, or None.
+
+    >>> saved("apfl-fig2", "no such scale") is None
+    True
+    """
+    path = where(name, scale, folder)
+    return read(path) if path.is_file() else None
+
+
+def where(name: str, scale: Scale, folder: Path | None = None) -> Path:
+    """The file of a saved result."""
+    return (SAVED if folder is None else folder) / f"{name}-{scale}.json"

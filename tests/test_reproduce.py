@@ -1,0 +1,315 @@
+"""`fedax reproduce`: the tables say what the papers print, the rule is the rule, and what was stopped goes on."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fedax.cli import invoke
+from fedax.errors import FedaxError
+from fedax.experiments.folder import resolved_comparison, write_json
+from fedax.experiments.resuming import recall
+from fedax.reproductions import SCALES, Measured, ids, judge, load, page, saving
+from fedax.reproductions.carrying_out import carry_out
+from fedax.reproductions.description import described
+from fedax.reproductions.fedac import METHODS
+from fedax.reproductions.measures import MEASURES
+from fedax.reproductions.merging import merged
+
+ROOT = Path(__file__).parent.parent
+#: the experiments that the papers report
+EVERY = """
+apfl-fig2 apfl-fig3 apfl-fig4 apfl-fig5 apfl-fig6 apfl-table1 apfl-table2 apfl-table3
+fco-constrained fco-fmri fco-lasso-I fco-lasso-II fco-lasso-III fco-lasso-IV
+fco-lowrank-I fco-lowrank-II fco-lowrank-III fco-lowrank-IV fedac-a9a fedac-vanilla
+feddeper-fig3 feddeper-fig7 feddeper-table1
+fedspeed-ablation fedspeed-interval fedspeed-table1 fedspeed-table2 fedspeed-table8
+pfedfbe-lasso-I pfedfbe-lasso-II pfedfbe-matrix pfedfbe-mnist thesis-bias
+"""
+GENERATED = ("lasso", "low_rank", "synthetic")
+
+# The tables
+
+
+def test_every_experiment_of_the_papers_is_there() -> None:
+    assert sorted(EVERY.split()) == ids()
+
+
+@pytest.mark.parametrize("name", ids())
+def test_a_table_describes_experiments_at_both_scales(name: str) -> None:
+    one = load(name)
+    assert 0 < one.minutes <= 10
+    assert one.departing("small")
+    for scale in SCALES:
+        settings = one.at(scale)
+        figures, claims = one.asked(scale)
+        assert figures or claims
+        for setting in settings:
+            if one.measure is None:
+                made = setting.experiment()
+                assert [str(table.label) for table in made.algorithm] == setting.methods
+                assert made.data.name in (*one.data, *GENERATED)
+            else:
+                assert one.measure in MEASURES
+    everything = {(s.part, method) for s in one.at("paper") for method in s.methods}
+    for quantity in (*(f.quantity for f in one.figures), *(q for c in one.claims for q in c.quantities)):
+        known = {method for part, method in everything if quantity.part in (None, part)}
+        assert quantity.method in known, f"{quantity} is of no method of {sorted(known)}"
+
+
+@pytest.mark.parametrize("name", [name for name in ids() if load(name).measure is None])
+def test_what_is_resumed_is_what_was_begun(name: str, tmp_path: Path) -> None:
+    made = load(name).at("small")[0].experiment().model_copy(update={"sweep": None}).with_yardstick()
+    write_json(tmp_path / "experiment.json", resolved_comparison(made, ["a"]))
+    again = recall(tmp_path)
+    assert [table.build() for table in again.algorithm] == [table.build() for table in made.algorithm]
+    assert again.model_dump(exclude={"algorithm"}) == made.model_dump(exclude={"algorithm"})
+
+
+def test_the_papers_own_figures() -> None:
+    printed = {str(f.quantity): f.value for f in load("feddeper-table1").figures}
+    assert printed["MNIST, MLP, 5 of 10: FedDeper (test accuracy)"] == 94.92
+    assert printed["CIFAR-10, CNN, 10 of 100: SCAFFOLD (test accuracy)"] == 49.00
+    printed = {f.quantity.method: f.value for f in load("fedspeed-table2").figures}
+    assert list(printed.values()) == [83.97, 84.6, 85.38, 85.72, 84.35]
+    (small,) = (s for s in load("feddeper-table1").at("paper") if s.part == "MNIST, CNN, 10 of 100")
+    rho = {table.label: table.options.get("rho") for table in small.experiment().algorithm}
+    assert rho["FedDeper"] == 0.005
+
+
+def test_measures_know_their_methods() -> None:
+    for name in ("fedac-a9a", "fedac-vanilla"):
+        assert set(load(name).at("paper")[0].methods) <= set(METHODS)
+
+
+def test_a_change_names_methods_that_are_there() -> None:
+    table = {"algorithm": [{"name": "FedAvg", "lr": 0.1}]}
+    with pytest.raises(FedaxError, match="unknown method 'FedAvgg': did you mean 'FedAvg'"):
+        merged(table, {"algorithm": {"FedAvgg": {"lr": 1.0}}})
+    with pytest.raises(FedaxError, match="unknown method 'SCAFOLD'"):
+        merged(table, {}, only=["SCAFOLD"])
+
+
+# The rule
+
+
+def table(**more: Any) -> dict[str, Any]:
+    """A reproduction of three figures and a claim."""
+    method = [{"name": "FedAvg", "label": label, "lr": 0.1} for label in "ABC"]
+    return {
+        "title": "three methods",
+        "paper": "thesis",
+        "where": "nowhere",
+        "note": "",
+        "minutes": 1,
+        "experiment": {"rounds": 1, "data": {"name": "iris"}, "model": {"name": "logistic"}, "algorithm": method},
+        "figures": [{"values": {"A": 90.0, "B": 80.0, "C": 79.5}}],
+        "claim": [{"larger": "A", "than": ["B", "C"]}],
+        **more,
+    }
+
+
+def verdicts(*ours: float | Measured, **more: Any) -> tuple[list[str], list[bool | None], str]:
+    one = described("three", table(**more))
+    numbers = [value if isinstance(value, Measured) else Measured(value) for value in ours]
+    found = judge(one, "paper", {f"{m} (test accuracy)": n for m, n in zip("ABC", numbers, strict=False)})
+    return [row.verdict for row in found.rows], [claim.holds for claim in found.claims], found.verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "rows", "claims", "whole"),
+    [
+        ((90.9, 79.1, 79.0), ["agrees"] * 3, [True, True], "agrees"),
+        ((70.0, 60.0, 61.0), ["same order"] * 3, [True, True], "same order"),  # B and C are a tie in the paper
+        ((60.0, 70.0, 79.0), ["does not", "does not", "agrees"], [False, False], "does not"),
+        ((88.0, Measured(78.0, 3.0, 3), 70.0), ["same order", "agrees", "same order"], [True, True], "same order"),
+        ((math.nan, 80.0, 79.5), ["does not", "agrees", "agrees"], [False, False], "does not"),
+        ((90.0, 80.0), ["agrees", "agrees", "not measured"], [True, None], "agrees"),
+        ((), ["not measured"] * 3, [None, None], "not measured"),
+        ((91.1, 80.0, 80.0), ["same order", "agrees", "agrees"], [True, True], "same order"),
+    ],
+)
+def test_the_rule(ours: tuple[float, ...], rows: list[str], claims: list[bool | None], whole: str) -> None:
+    assert verdicts(*ours) == (rows, claims, whole)
+
+
+def test_without_claims_the_figures_decide() -> None:
+    assert verdicts(70.0, 60.0, 61.0, claim=[])[2] == "same order"
+    assert verdicts(60.0, 70.0, 61.0, claim=[])[2] == "does not"
+
+
+def test_a_factor_is_a_tolerance_too() -> None:
+    figures = [{"metric": "suboptimality", "factor": 1.5, "values": {"A": 1e-3, "B": 1e-1}}]
+    one = described("two", table(figures=figures, claim=[]))
+    found = judge(one, "paper", {"A (suboptimality)": Measured(1.4e-3), "B (suboptimality)": Measured(0.2)})
+    assert [row.verdict for row in found.rows] == ["agrees", "same order"]
+
+
+def test_what_has_no_default_tolerance_must_state_one() -> None:
+    with pytest.raises(ValueError, match="needs a tolerance or a factor"):
+        described("rank", table(figures=[{"metric": "rank", "values": {"A": 5}}]))
+
+
+# From runs to numbers
+
+DIGITS = {
+    **table(),
+    "data": ["digits"],
+    "departures": {"small": ["two rounds"]},
+    "quantity": {"metric": "test_accuracy"},
+    "experiment": {
+        "rounds": 6,
+        "local_steps": 2,
+        "batch_size": 10,
+        "eval_every": 2,
+        "seeds": [0, 1],
+        "data": {"name": "digits", "partition": {"name": "ByLabel", "clients": 5, "labels": 2}},
+        "model": {"name": "logistic"},
+        "algorithm": [{"name": "FedAvg", "lr": 0.1}, {"name": "LocalOnly", "lr": 0.1}],
+    },
+    "part": [{"name": "two labels"}, {"name": "all", "set": {"data": {"partition": {"name": "IID", "clients": 5}}}}],
+    "small": {"set": {"rounds": 4}},
+    "figures": [{"part": "two labels", "model": "shared", "values": {"FedAvg": 0.0}}],
+    "claim": [
+        {"larger": {"method": "LocalOnly", "model": "personal"}, "than": {"method": "FedAvg", "model": "shared"}},
+        {
+            "says": "labels matter",
+            "smaller": {"method": "FedAvg", "part": "all", "minus": {"part": "two labels"}},
+            "than": 1000,
+        },
+        {"smaller": {"method": "FedAvg", "metric": "round", "reaches": 2}, "than": 3},
+    ],
+}
+
+
+class Made(NamedTuple):
+    """What the command left in an empty directory, and what it said."""
+
+    home: Path
+    said: str
+
+    @property
+    def out(self) -> Path:
+        return self.home / "runs/digits-two-small"
+
+
+def type_(home: Path, *words: str) -> str:
+    """What `fedax reproduce digits-two` says in a directory."""
+    one, said = described("digits-two", DIGITS), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+        patch.setattr("fedax.reproductions.load", lambda name: one)
+        patch.setattr(saving, "SAVED", home / "saved")
+        patch.chdir(home)
+        assert invoke(["reproduce", "digits-two", "--quiet", *words]) == 0
+    return " ".join(said.getvalue().split())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    home = tmp_path_factory.mktemp("reproduced")
+    return Made(home, type_(home, "--save"))
+
+
+def last_row(run: Path) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    return row
+
+
+def test_a_reproduction_from_end_to_end(made: Made) -> None:
+    result = saving.read(made.out / "result.json")
+    assert result == saving.read(made.home / "saved/digits-two-small.json")
+    runs = [made.out / "two-labels/runs" / f"fedavg-seed{seed}" for seed in (0, 1)]
+    clients = [json.loads((run / "clients.json").read_text()) for run in runs]
+    by_hand = [one["moments"]["last"]["values"]["shared"]["test"]["accuracy"] for one in clients]
+    ours = result.measured["two labels: FedAvg (shared test accuracy)"]
+    assert ours.mean == pytest.approx(100 * sum(sum(values) / len(values) for values in by_hand) / 2)
+    assert ours.runs == 2
+    assert result.measured["two labels: FedAvg (rounds to round = 2)"].mean == 2
+    two, every = ([last_row(made.out / p / "runs" / f"fedavg-seed{s}") for s in (0, 1)] for p in ("two-labels", "all"))
+    assert {row["round"] for row in (*two, *every)} == {4}
+    gap = sum(a["test_accuracy"] - b["test_accuracy"] for a, b in zip(every, two, strict=True)) / 2
+    less = "all: FedAvg (test accuracy), less that of two labels"
+    assert result.measured[less].mean == pytest.approx(100 * gap)
+    for words in ("two labels: FedAvg (shared test accuracy)", "labels matter", "- two rounds", "small scale: "):
+        assert words in made.said
+    assert (made.out / "two-labels/report.html").is_file()
+
+
+def test_what_was_stopped_goes_on(made: Made, tmp_path: Path) -> None:
+    whole = saving.read(made.out / "result.json")
+    shutil.copytree(made.home, tmp_path, dirs_exist_ok=True)
+    half = tmp_path / "runs/digits-two-small"
+    shutil.rmtree(half / "all/runs/localonly-seed1")  # one run never began
+    (half / "result.json").unlink()
+    said = type_(tmp_path)
+    assert "LocalOnly, seed 1: finished at round 4" in said
+    assert said.count("finished at round") == 1
+    assert saving.read(half / "result.json").measured == whole.measured
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = described("digits-two", DIGITS)
+    Path("taken").mkdir()
+    Path("taken/thesis.txt").write_text("mine")
+    with pytest.raises(FedaxError, match="it already holds something"):
+        carry_out(one, "small", Path("taken"))
+    Path("other").mkdir()
+    parts = [{"part": "two labels", "table": {"rounds": 7}}]
+    about = {"reproduction": "digits-two", "scale": "small", "parts": parts}
+    Path("other/reproduction.json").write_text(json.dumps(about))
+    with pytest.raises(FedaxError, match=r"it holds another reproduction.*parts\.0\.table\.rounds differs"):
+        carry_out(one, "small", Path("other"))
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["apfl-tabel2"], "unknown reproduction 'apfl-tabel2': did you mean 'apfl-table2'? Allowed: apfl-fig2, "),
+        (["apfl-table2", "--scale", "smal"], "unknown scale 'smal': did you mean 'small'? Allowed: small, paper"),
+        (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
+        (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["reproduce", *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["reproduce"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ids())
+
+
+def test_the_page_is_that_of_the_saved_results() -> None:
+    assert (ROOT / "docs/reproductions.md").read_text() == page.page()
+
+
+def test_saved_results_are_of_reproductions() -> None:
+    for path in saving.SAVED.glob("*.json"):
+        result = saving.read(path)
+        assert path == saving.where(result.id, result.scale)
+        assert set(result.measured) & {str(q) for q in load(result.id).quantities(result.scale)}
+
+
+def test_a_result_is_read_back_as_it_was(tmp_path: Path) -> None:
+    numbers = {"a": Measured(math.inf), "b": Measured(1.5, 0.25, 3), "c": Measured(2.0)}
+    result = saving.Result("apfl-fig2", "small", numbers, 2.0, {"jax": "1"}, "a note")
+    (tmp_path / "r.json").write_text(json.dumps(result.as_json()))
+    assert saving.read(tmp_path / "r.json") == result
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(FedaxError, match=r"broken\.json is not the result of a reproduction"):
+        saving.read(tmp_path / "broken.json")
