@@ -162,6 +162,7 @@ def _flower_client(name: str, context: Any) -> Any:
 
 def pfl(task: Workload, simulation: Any) -> Runner:
     """pfl's FederatedAveraging in its simulated backend, one process."""
+    import torch
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.algorithm.base import NNAlgorithmParams
     from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -171,7 +172,6 @@ def pfl(task: Workload, simulation: Any) -> Runner:
     from pfl.hyperparam import NNTrainHyperParams
     from pfl.model.pytorch import PyTorchModel
 
-    import torch
     from benchmarks import torch_loops
 
     torch.set_num_threads(torch_loops.cores())

@@ -10,8 +10,8 @@ walks on along its cycle until it falls below n, which keeps it a bijection. As 
 few ever walk. An even a matters: with an odd one every round is an even permutation, and small n come out
 visibly uneven.
 
-Of few rows (up to `FEW`) the bijection is instead the rank of a hash of the index among the hashes of all n, which costs
-n comparisons and never walks.
+Of few rows (up to `FEW`) the bijection is instead the rank of a hash of the index among the hashes of all n, which
+costs n comparisons and never walks.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class Algorithm:
 
     shared: ClassVar[bool] = True  #: there is a shared model to speak of
     personalised: ClassVar[bool] = False  #: clients have models of their own
-    needs_all: ClassVar[bool] = False  #: a round counts only with all of its cohort; over a network it goes on till then
+    needs_all: ClassVar[bool] = False  #: a round counts only with all of its cohort; over a network it waits
     composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
     reference: ClassVar[str] = ""  #: paper and algorithm number
     keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words

@@ -6,9 +6,9 @@ Two neighbouring outputs of a filter with three taps, from four inputs d and tap
     y = A m                G g = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)
                            A m = (m0 + m1 + m2, m1 - m2 - m3)
 
-Along both axes of an image that is 16 products for 4 outputs instead of 36. Summed over channels each of the 16 is a matrix
-product, [places, channels] times [channels, outputs], so the work that remains is where a CPU is quickest. Gradients
-are those of the formulas, and have the same 16 products.
+Along both axes of an image that is 16 products for 4 outputs instead of 36. Summed over channels each of the 16 is a
+matrix product, [places, channels] times [channels, outputs], so the work that remains is where a CPU is quickest.
+Gradients are those of the formulas, and have the same 16 products.
 """
 
 from __future__ import annotations
