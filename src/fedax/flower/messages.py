@@ -1,0 +1,182 @@
+"""What goes over the wire, and how it is put into Flower's records.
+
+A server greets a node (`query`) and hears which client it is. Then it sends orders: to train, with what the method
+broadcasts, to evaluate, with the model, or both in one. The answer brings what the method uploads and the client's
+metrics. Arrays keep their dtype; nothing else of a client leaves it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.errors import FedaxError
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+
+    from fedax.flower.setting import Layout
+
+Flat = dict[str, np.ndarray[Any, Any]]
+RAW = "fedax.raw"  # an array's bytes in C order, for any dtype that JAX knows
+ABOUT, TRAIN, MODEL, UPLOAD, METRICS = "about", "broadcast", "model", "upload", "metrics"
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What a client is asked to do in a round.
+
+    run: the training that this belongs to; start: how often its server has been started.
+    used: the round after which the client's state is good, 0 for its first state. So a client learns whether its last
+        upload was used: if not, it goes on from the state before.
+    max_steps: local steps of the busiest client, which the numbers of further minibatches depend on.
+    broadcast: what the method sends, to train on; model: the server's side of what is evaluated. None for neither.
+    last: training is over, and the client may keep its own model.
+    """
+
+    run: str
+    start: int
+    round: int
+    used: int
+    max_steps: int
+    fingerprint: str
+    broadcast: Flat | None = None
+    model: Flat | None = None
+    last: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is worth a line."""
+
+    upload: Flat | None = None
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    refused: str = ""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hello:
+    """Who a node says that it is: its client's number, rows of each part, local steps and a row's layout."""
+
+    client: int
+    rows: tuple[int, int, int]
+    steps: int
+    layout: Layout
+    fingerprint: str
+    described: Mapping[str, str]
+
+
+def flatten(tree: Any) -> Flat:
+    """A tree of arrays as a flat dictionary.
+
+    >>> from fedax.vectors import Vector
+    >>> sorted(flatten((Vector({"w": jnp.ones(2)}), jnp.float32(0))))
+    ['0.0.w', '1']
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {_name(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(flat: Mapping[str, Any], like: Any, what: str = "the message") -> Any:
+    """The tree of the same shape as another from a flat dictionary; what does not fit raises.
+
+    >>> unflatten({"a": np.float32([1, 2])}, {"a": jnp.zeros(3)}, "the broadcast")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: the broadcast has a as float32[2]: it must be float32[3]
+    """
+    leaves, tree = jax.tree_util.tree_flatten_with_path(like)
+    names = [_name(path) for path, _ in leaves]
+    if sorted(names) != sorted(flat):
+        raise FedaxError(f"{what} has the arrays {sorted(flat)}: they must be {sorted(names)}")
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        given, wanted = flat[name], jnp.asarray(leaf) if not hasattr(leaf, "dtype") else leaf
+        if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            shown = [f"{a.dtype}{list(a.shape)}" for a in (given, wanted)]
+            raise FedaxError(f"{what} has {name} as {shown[0]}: it must be {shown[1]}")
+    return jax.tree.unflatten(tree, [jnp.asarray(flat[name]) for name in names])
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "x"
+
+
+def order_content(order: Order) -> RecordDict:
+    """An order as a message's content."""
+    about = {f.name: getattr(order, f.name) for f in dataclasses.fields(order) if f.name not in ("broadcast", "model")}
+    return _content(about, {TRAIN: order.broadcast, MODEL: order.model})
+
+
+def read_order(message: Message) -> Order:
+    """The order in a message."""
+    return Order(**_about(message), broadcast=_arrays(message, TRAIN), model=_arrays(message, MODEL))
+
+
+def answer_content(answer: Answer) -> RecordDict:
+    """An answer as a reply's content."""
+    from flwr.app import MetricRecord
+
+    content = _content({"refused": answer.refused, "note": answer.note}, {UPLOAD: answer.upload})
+    content[METRICS] = MetricRecord(dict(answer.metrics))
+    return content
+
+
+def read_answer(message: Message) -> Answer:
+    """The answer in a reply; one with an error of Flower's own is a refusal."""
+    if message.has_error():
+        return Answer(refused=f"no answer: {message.error.reason or message.error.code}")
+    metrics = {name: float(value) for name, value in message.content[METRICS].items()}
+    return Answer(_arrays(message, UPLOAD), metrics, **_about(message))
+
+
+def hello_content(hello: Hello) -> RecordDict:
+    """A node's introduction as a reply's content."""
+    return _content({"hello": json.dumps(dataclasses.asdict(hello))}, {})
+
+
+def read_hello(message: Message) -> Hello:
+    """The introduction in a reply; a refusal raises its sentence."""
+    if message.has_error():
+        raise FedaxError(f"no answer: {message.error.reason or message.error.code}")
+    about = _about(message)
+    if about.get("refused"):
+        raise FedaxError(str(about["refused"]))
+    read = json.loads(about["hello"])
+    layout = {name: (tuple(shape), dtype) for name, (shape, dtype) in read.pop("layout").items()}
+    return Hello(**{**read, "rows": tuple(read["rows"]), "layout": layout})
+
+
+def _content(about: Mapping[str, Any], arrays: Mapping[str, Flat | None]) -> RecordDict:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    content = RecordDict({ABOUT: ConfigRecord(dict(about))})
+    for key, flat in arrays.items():
+        if flat is not None:
+            packed = {
+                name: Array(str(a.dtype), tuple(a.shape), RAW, np.ascontiguousarray(a).tobytes())
+                for name, a in flat.items()
+            }
+            content[key] = ArrayRecord(packed)
+    return content
+
+
+def _about(message: Message) -> dict[str, Any]:
+    return dict(message.content[ABOUT])
+
+
+def _arrays(message: Message, key: str) -> Flat | None:
+    if key not in message.content:
+        return None
+    flat = {}
+    for name, array in message.content[key].items():
+        try:
+            flat[name] = np.frombuffer(array.data, jnp.dtype(array.dtype)).reshape(array.shape)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise FedaxError(f"the array {name} cannot be read: {error}") from error
+    return flat

@@ -1,0 +1,200 @@
+"""Who is connected, and how orders reach clients and answers come back.
+
+Flower knows nodes; a node that is restarted is another node. So each new node is greeted and says which client it is,
+and an order is for a client: if its node falls and another comes up for it while a round is under way, the order is
+sent there as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedax.errors import FedaxError
+from fedax.flower.messages import Answer, Hello, Order, order_content, read_answer, read_hello
+from fedax.flower.setting import Setting, compare, show
+
+if TYPE_CHECKING:
+    from flwr.app import Message
+    from flwr.serverapp import Grid
+
+log = logging.getLogger("flwr.fedax")
+PAUSE = 0.2  # seconds between two looks at the network
+AGAIN = 20.0  # seconds until a node that failed to answer a greeting is greeted again
+GRACE = 10.0  # seconds that an order outlives its round: that it is late is for the server to say, not for Flower
+SILENCE = 30.0  # seconds between two lines about waiting
+Check = Callable[[int, Answer], str | None]  # node, answer -> why it is not used
+
+
+class Network:
+    """A federation as the server sees it."""
+
+    def __init__(self, grid: Grid, setting: Setting, pause: float = PAUSE) -> None:
+        self.grid, self.setting, self.pause = grid, setting, pause
+        self.clients: dict[int, Hello] = {}  #: everybody who has ever introduced themselves, by number
+        self._node: dict[int, int] = {}  # of each client that is connected
+        self._greeted: dict[str, int] = {}  # greetings under way: message -> node
+        self._known: set[int] = set()
+        self._later: dict[int, float] = {}
+
+    @property
+    def connected(self) -> set[int]:
+        """The clients that are connected now."""
+        return set(self._node)
+
+    def look(self) -> None:
+        """See who has come and who has gone."""
+        nodes = set(self.grid.get_node_ids())
+        for client, node in list(self._node.items()):
+            if node not in nodes:
+                log.info("client %d (node %d) is gone", client, node)
+                del self._node[client]
+        self._known &= nodes
+        now = time.monotonic()
+        new = [node for node in nodes - self._known if self._later.get(node, 0.0) <= now]
+        if new:
+            self._known.update(new)
+            sent = self.push({node: ("query", _greeting()) for node in new})
+            self._greeted.update(sent)
+        self._greeted = {id: node for id, node in self._greeted.items() if node in nodes}
+        for reply, node in self.pull(self._greeted):
+            self._meet(node, reply)
+
+    def _meet(self, node: int, reply: Message) -> None:
+        try:
+            hello = read_hello(reply)
+        except FedaxError as error:
+            log.warning("node %d is left out: %s", node, error)
+            self._known.discard(node)
+            self._later[node] = time.monotonic() + AGAIN
+            return
+        why = self._refusal(hello)
+        if why:
+            log.warning("node %d (client %d) is refused: %s", node, hello.client, why)
+            return
+        before = self._node.get(hello.client)
+        log.info("client %d is node %d%s", hello.client, node, "" if before is None else f", no longer node {before}")
+        self._node[hello.client], self.clients[hello.client] = node, hello
+
+    def _refusal(self, hello: Hello) -> str | None:
+        ours = self.setting
+        if hello.fingerprint != ours.fingerprint:
+            apart = compare(hello.described, ours.described)
+            return f"its experiment is {hello.fingerprint} and the server's {ours.fingerprint}: {apart}"
+        other = next(iter(self.clients.values()), hello)
+        if ours.algorithm.lockstep and hello.steps != other.steps:
+            needs = f"{type(ours.algorithm).__name__} needs as many of all"
+            return f"it takes {hello.steps} local steps a round and client {other.client} {other.steps}: {needs}"
+        if hello.layout != other.layout:
+            return f"its rows are {show(hello.layout)} and those of client {other.client} {show(other.layout)}"
+        return None
+
+    def wait(self, enough: int) -> set[int]:
+        """The connected clients, once there are enough of them."""
+        spoke = time.monotonic()
+        while True:
+            self.look()
+            if len(self._node) >= enough:
+                return self.connected
+            if time.monotonic() - spoke > SILENCE:
+                log.info("waiting for clients: %d of %d are connected", len(self._node), enough)
+                spoke = time.monotonic()
+            time.sleep(self.pause)
+
+    def node(self, client: int) -> int | None:
+        """The node of a client that is connected, or None."""
+        return self._node.get(client)
+
+    def ask(self, orders: Mapping[int, Order], limit: float, check: Check) -> dict[int, Answer]:
+        """Send each client its order; the good answers that come within `limit` seconds."""
+        exchange, end = _Exchange(self, orders, check), time.monotonic() + limit
+        while True:
+            self.look()
+            exchange.send(max(0.0, end - time.monotonic()) + GRACE)
+            exchange.receive()
+            if not exchange.left:
+                return exchange.answers
+            if time.monotonic() >= end:
+                for client in sorted(exchange.left):
+                    log.warning("round %d: client %d did not answer in %g s", orders[client].round + 1, client, limit)
+                return exchange.answers
+            time.sleep(self.pause)
+
+    def push(self, contents: Mapping[int, tuple[str, Any]], ttl: float | None = None) -> dict[str, int]:
+        """Send each node a message of a type; their names. One that is not taken is one that is never answered."""
+        from flwr.app import Message
+
+        sent = {}
+        for node, (kind, content) in contents.items():
+            for name in self.grid.push_messages([Message(content, node, kind, ttl=ttl)]):
+                if name:
+                    sent[name] = node
+        return sent
+
+    def pull(self, waiting: dict[str, int]) -> list[tuple[Message, int]]:
+        """The replies that are there, with their nodes; they are no longer waited for."""
+        if not waiting:
+            return []
+        replies = list(self.grid.pull_messages(list(waiting)))
+        return [(reply, waiting.pop(reply.metadata.reply_to_message_id)) for reply in replies]
+
+
+class _Exchange:
+    """Orders on their way, and what has come back so far."""
+
+    def __init__(self, network: Network, orders: Mapping[int, Order], check: Check) -> None:
+        self.network, self.orders, self.check = network, orders, check
+        self.answers: dict[int, Answer] = {}
+        self.left = set(orders)  #: clients that may still answer
+        self._sent: dict[int, set[int]] = {client: set() for client in orders}  # the nodes that have their orders
+        self._waiting: dict[str, int] = {}  # message -> node
+        self._whose: dict[str, int] = {}  # message -> client
+
+    def send(self, ttl: float) -> None:
+        """Give each client that is left its order, wherever it is now."""
+        for client in sorted(self.left):
+            node, order = self.network.node(client), self.orders[client]
+            if node is None or node in self._sent[client]:
+                continue
+            if self._sent[client]:
+                log.info("round %d: client %d is back, its order is sent again", order.round + 1, client)
+            self._sent[client].add(node)
+            kind = "evaluate" if order.broadcast is None else "train"
+            pushed = self.network.push({node: (kind, order_content(order))}, ttl)
+            self._waiting |= pushed
+            self._whose |= dict.fromkeys(pushed, client)
+
+    def receive(self) -> None:
+        """Take the replies that are there."""
+        for reply, node in self.network.pull(self._waiting):
+            client = self._whose[reply.metadata.reply_to_message_id]
+            if client not in self.left or (reply.has_error() and self.network.node(client) not in (None, node)):
+                continue  # answered by another node, or about to be
+            answer = _read(reply)
+            where = f"round {self.orders[client].round + 1}: client {client} (node {node})"
+            if answer.note:
+                log.warning("%s: %s", where, answer.note)
+            why = answer.refused or self.check(node, answer)
+            if not why and (answer.upload is None) != (self.orders[client].broadcast is None):
+                why = "its answer is not to what was asked"
+            if why:
+                log.warning("%s is left out: %s", where, why)
+            else:
+                self.answers[client] = answer
+            self.left.discard(client)
+
+
+def _read(reply: Message) -> Answer:
+    """A reply's answer; one that cannot be read is refused."""
+    try:
+        return read_answer(reply)
+    except (FedaxError, KeyError, TypeError, ValueError) as error:
+        return Answer(refused=f"its answer cannot be read: {error}")
+
+
+def _greeting() -> Any:
+    from flwr.app import RecordDict
+
+    return RecordDict()

@@ -1,0 +1,310 @@
+"""The ServerApp: rounds over a network, with the method's own server step.
+
+A round is for the clients that the simulation would draw, as far as they are connected. Those that answer in time
+count, as a cohort of that size: `update` gets their mean and their number. If fewer answer than must, the same round
+goes on with those that are missing; the server's state has not changed in between, so what came before still holds.
+The checkpoint of a round is on disk before anybody is told that the round was used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.algorithms.base import Context as Moment
+from fedax.errors import DivergedError, FedaxError
+from fedax.experiments import Experiment
+from fedax.flower.guard import Guard
+from fedax.flower.messages import Answer, Order, flatten, unflatten
+from fedax.flower.metrics import Costs, evaluation
+from fedax.flower.network import Network
+from fedax.flower.patience import Patience
+from fedax.flower.privacy import noise
+from fedax.flower.sampling import draw
+from fedax.flower.saving import ServerFolder
+from fedax.flower.secure import ask_for_mean
+from fedax.flower.setting import Setting, setting_of
+from fedax.local import alike
+from fedax.simulation.engine import finite
+from fedax.simulation.executors import signs
+from fedax.simulation.result import History, Result, unwrap
+from fedax.vectors import zeros
+
+if TYPE_CHECKING:
+    from flwr.app import Context
+    from flwr.serverapp import Grid, ServerApp
+
+log = logging.getLogger("flwr.fedax")
+ATTEMPTS = 10  # at one round, before the run gives up
+
+
+def server_app(
+    experiment: Setting | Experiment | str | os.PathLike[str],
+    *,
+    clients: int | None = None,
+    guard: Guard | None = None,
+) -> ServerApp:
+    """A Flower ServerApp that runs the experiment's method on the clients that connect.
+
+    clients: where clients bring their own rows (`client_app(..., data=...)`), how many there are in all.
+    guard: what is checked of each upload; `Guard(max_norm=...)` of the run configuration unless given.
+
+    Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
+    `round-timeout`, `max-norm` (of an upload), `clip`, `noise` and `delta` (see `fedax.flower.privacy`) and `secure`
+    (see `fedax.flower.secagg`). A run that was stopped or killed goes on when it is started again with the same `out`.
+    """
+    from flwr.serverapp import ServerApp
+
+    app = ServerApp()
+
+    def main(grid: Grid, context: Context) -> None:
+        config = dict(context.run_config)
+        setting = setting_of(experiment, config, clients=clients)
+        serve(grid, setting, Path(str(config.get("out") or f"runs/{setting.name}")), config, guard=guard)
+
+    app.main()(main)
+    return app
+
+
+def serve(
+    grid: Grid,
+    setting: Setting,
+    out: Path,
+    config: Mapping[str, Any],
+    *,
+    guard: Guard | None = None,
+    pause: float | None = None,
+) -> Result:
+    """Run a setting to its end on the clients of a grid, and leave a run directory."""
+    patience = Patience.of(setting, config)
+    guard = guard or Guard(max_norm=config.get("max-norm") or None)
+    folder = ServerFolder(out, setting)
+    with folder.logged():
+        network = Network(grid, setting) if pause is None else Network(grid, setting, pause)
+        server = None
+        try:
+            server = Server(network, setting, folder, patience, guard)
+            return server.run()
+        except FedaxError as error:
+            log.error(str(error))
+            if not isinstance(error, DivergedError):
+                folder.status("failed", 0 if server is None else server.round, str(error))
+            raise
+
+
+class Server:
+    """One run: the method's server state, what of each client's work is in it, and the history."""
+
+    def __init__(
+        self, network: Network, setting: Setting, folder: ServerFolder, patience: Patience, guard: Guard
+    ) -> None:
+        self.network, self.setting, self.folder, self.patience, self.guard = network, setting, folder, patience, guard
+        log.info("%s: run %s, start %d, in %s", setting.fingerprint, folder.run, folder.start, folder.path.resolve())
+        network.wait(patience.min_clients)
+        hello = next(iter(network.clients.values()))
+        self.x0 = setting.first_parameters(hello.layout)
+        self.server: Any = setting.algorithm.init(self.x0)
+        self.costs = Costs(setting, self.x0, hello)
+        self.expected = flatten(zeros(self.costs.upload))
+        assert setting.clients is not None
+        self.used = np.zeros(setting.clients, np.int64)  # the last round of each client that is in the server's state
+        self.round, self.seconds, self.max_steps = 0, 0.0, 1
+        self.fewest = setting.clients  # that a cohort was drawn from
+        self._secret = secrets.randbits(128)  # of the noise; every client knows the seed
+        self.history = History()
+        self.signs: list[float] | None = None
+        self._resume()
+        folder.describe(network.clients)
+        folder.status("running", self.round)
+
+    def _resume(self) -> None:
+        found = self.folder.load(self.server)
+        if found is None:
+            return
+        server, self.used, about = found
+        self.server = jax.tree.map(jnp.asarray, server)
+        self.round, self.seconds, self.max_steps = about["round"], about["seconds"], about["max_steps"]
+        self.history, self.signs = History(about["history"]), about["signs"]
+        self.costs.counters, self.fewest = about["counters"], about["fewest"]
+        log.info("the run goes on after round %d", self.round)
+
+    def run(self) -> Result:
+        """All rounds that are left, and the last evaluation."""
+        setting, self._began = self.setting, time.monotonic() - self.seconds
+        while self.round < setting.rounds:
+            answers = self._answers()
+            self._update(answers)
+            self.seconds = time.monotonic() - self._began
+            self._checkpoint()
+            self.folder.status("running", self.round)
+        if self._due():
+            self._ask([], last=True)
+        result = self.result
+        self.folder.finish(result)
+        self.folder.status("finished", self.round)
+        promised = "".join(f", {name} {value:.4g}" for name, value in self._promise().items())
+        log.info("finished after round %d%s", self.round, promised)
+        return result
+
+    @property
+    def result(self) -> Result:
+        """The shared model and the history so far."""
+        model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(self.setting.algorithm.model(self.server))))
+        info = {"algorithm": repr(self.setting.algorithm), "rounds": self.round, "seed": self.setting.seed}
+        return Result(
+            self.history, model, None, self.setting.clients or 0, {**info, "executor": "flower", **self._promise()}
+        )
+
+    def _answers(self) -> dict[int, Answer]:
+        """The answers of a round, as many as it needs."""
+        setting, patience = self.setting, self.patience
+        assert setting.clients is not None
+        assert setting.cohort is not None
+        answers: dict[int, Answer] = {}
+        for attempt in range(ATTEMPTS):
+            if setting.secure is not None:
+                answers = {}  # a mean cannot be added to
+            present = self.network.wait(patience.min_clients) | answers.keys()
+            self.fewest = min(self.fewest, len(present))
+            cohort = draw(setting.seed, self.round, setting.clients, setting.cohort, present)
+            answers |= self._ask([client for client in cohort if client not in answers])
+            if len(answers) >= patience.min_answers:
+                return {client: answers[client] for client in sorted(answers)}
+            needed = f"{len(answers)} of the {patience.min_answers} answers that it needs"
+            log.warning("round %d has %s after attempt %d: it goes on", self.round + 1, needed, attempt + 1)
+        raise FedaxError(
+            f"round {self.round + 1} had {needed} after {ATTEMPTS} attempts: start the server again to go on"
+        )
+
+    def _due(self) -> bool:
+        """Whether this round's model is yet to be evaluated."""
+        done = self.history[-1]["round"] if self.history else -1
+        return self.round != done and (self.round % self.setting.eval_every == 0 or self.round == self.setting.rounds)
+
+    def _ask(self, cohort: list[int], *, last: bool = False) -> dict[int, Answer]:
+        """Let the cohort train and, where that is due, everybody evaluate; the answers with uploads."""
+        algorithm, network = self.setting.algorithm, self.network
+        self.max_steps = max(self.max_steps, *(hello.steps for hello in network.clients.values()))
+        due = self._due()
+        model = flatten(self.server if algorithm.personalised else algorithm.model(self.server)) if due else None
+        broadcast = flatten(algorithm.broadcast(self.server)) if cohort else None
+        orders = {
+            client: Order(
+                run=self.folder.run,
+                start=self.folder.start,
+                round=self.round,
+                used=int(self.used[client]),
+                max_steps=self.max_steps,
+                fingerprint=self.setting.fingerprint,
+                broadcast=broadcast if client in cohort else None,
+                model=model,
+                last=last,
+            )
+            for client in (network.connected.union(cohort) if due else cohort)
+        }
+        answers = self._exchange(orders, cohort)
+        if due:
+            self._record(answers)
+        trained = {client: answer for client, answer in answers.items() if answer.upload is not None}
+        self.costs.count([network.clients[client] for client in trained])
+        return trained
+
+    def _exchange(self, orders: dict[int, Order], cohort: list[int]) -> dict[int, Answer]:
+        """The answers to these orders; under secure aggregation metrics and uploads come one after the other."""
+        limit, reach = self.patience.round_timeout, self.setting.secure
+        if reach is None:
+            return self.network.ask(orders, limit, self._check)
+        seen = {c: dataclasses.replace(order, broadcast=None) for c, order in orders.items() if order.model is not None}
+        answers = self.network.ask(seen, limit, self._check)
+        if not cohort:
+            return answers
+        sealed = {client: dataclasses.replace(orders[client], model=None) for client in cohort}
+        means = ask_for_mean(self.network, sealed, self.expected, reach=reach, timeout=limit)
+        metrics = {client: answer.metrics for client, answer in answers.items()}
+        both = {client: dataclasses.replace(mean, metrics=metrics.get(client, {})) for client, mean in means.items()}
+        return {**answers, **both}
+
+    def _check(self, node: int, answer: Answer) -> str | None:
+        """Why an answer must not be used, or None."""
+        return None if answer.upload is None else self.guard.check(node, self.expected, answer.upload)
+
+    def _record(self, answers: Mapping[int, Answer]) -> None:
+        row, values = evaluation(
+            self.setting, self.network.clients, answers, unwrap(self.setting.algorithm.model(self.server))
+        )
+        if not row:
+            log.warning("round %d: nobody answered, so it is not evaluated", self.round)
+            return
+        seen = {} if self.signs is None else {"drift": self.signs[0], "diversity": self.signs[1]}
+        now = {"seconds": round(time.monotonic() - self._began, 3)}
+        self.history.append({"round": self.round, **row, **seen, **self.costs.row, **now})
+        self.folder.evaluated(self.history, values)
+
+    def _update(self, answers: Mapping[int, Answer]) -> None:
+        """The method's server step on the mean of what came."""
+        setting, algorithm = self.setting, self.setting.algorithm
+        total: Any = None
+        weights, squares = 0.0, 0.0
+        for client, answer in answers.items():
+            assert answer.upload is not None
+            upload = unflatten(answer.upload, self.costs.upload, "the upload")
+            weight = float(self.network.clients[client].rows[0]) if setting.weighted else 1.0
+            total = zeros(upload) if total is None else total
+            total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
+            squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in answer.upload.values())
+            weights += weight
+        mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
+        ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, setting.problem.regularizer)
+        updated = alike(algorithm.at(ctx).update(self.server, mean, ctx), self.server)
+        if not finite(updated):
+            self.folder.finish(self.result)
+            why = (
+                f"{type(algorithm).__name__} met NaN or infinity in round {self.round + 1}: the last good model is kept"
+            )
+            self.folder.status("diverged", self.round, why)
+            raise DivergedError(why, round=self.round + 1, result=self.result)
+        self.server, self.round = updated, self.round + 1
+        self.used[list(answers)] = self.round
+        if setting.secure is None:  # else nobody's upload is known
+            self.signs = np.asarray(signs(mean, jnp.asarray([squares / weights, 0.0])), np.float64).tolist()
+        log.info("round %d: %d answers, clients %s", self.round, len(answers), ", ".join(map(str, answers)))
+
+    def _noisy(self, mean: Any, cohort: int) -> Any:
+        """The mean of a cohort's uploads, with the noise that was asked for."""
+        asked = self.setting.privacy
+        if asked is None or not asked.noise:
+            return mean
+        key = (self._secret, self.round)
+        flat = noise(flatten(mean), asked.clip, asked.noise, cohort, key, self.costs.public)
+        return unflatten(flat, mean, "the mean")
+
+    def _promise(self) -> dict[str, float]:
+        """What clipping and noise have guaranteed so far."""
+        asked = self.setting.privacy
+        if asked is None:
+            return {}
+        assert self.setting.cohort is not None
+        rate = min(1.0, self.setting.cohort / self.fewest)
+        return {"epsilon": asked.epsilon(rounds=self.round, rate=rate), "delta": asked.delta}
+
+    def _checkpoint(self) -> None:
+        about = {
+            "round": self.round,
+            "seconds": self.seconds,
+            "max_steps": self.max_steps,
+            "fewest": self.fewest,
+            "history": list(self.history),
+            "signs": self.signs,
+            "counters": self.costs.counters,
+        }
+        self.folder.save(self.server, self.used, about)

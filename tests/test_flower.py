@@ -1,0 +1,457 @@
+"""The methods over Flower are those of the simulation, and a network's accidents do not change what they compute."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedax
+from conftest import LEAST_SQUARES, regression, vector
+from fedax.errors import FedaxError
+from fedax.regularizers import L1
+
+pytest.importorskip("flwr")
+
+from flwr.app import Message
+from flwr.cli.config_utils import load_and_validate
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedax.algorithms.base import Context, algorithm
+from fedax.cli import invoke
+from fedax.flower import Setting, client_app
+from fedax.flower.messages import Answer, Order, answer_content, flatten, read_answer, read_order, unflatten
+from fedax.flower.privacy import Privacy
+from fedax.flower.rows import from_loader, own_rows
+from fedax.flower.server import serve
+from fedax.flower.setting import setting_of
+from fedax.flower.state import NAMES
+from fedax.flower.work import Worker
+from fedax.local import Client, Data
+from fedax.simulation.plan import make_plan
+from fedax.simulation.result import write_whole
+from flower_grid import LocalGrid
+
+SPARSE = fedax.Problem(loss=LEAST_SQUARES._batch_loss, init=LEAST_SQUARES._init, regularizer=L1(0.05))
+METHODS = {
+    "FedAvg": (LEAST_SQUARES, fedax.FedAvg(lr=0.05)),
+    "SCAFFOLD": (LEAST_SQUARES, fedax.SCAFFOLD(lr=0.05)),
+    "FedSpeed": (LEAST_SQUARES, fedax.FedSpeed(lr=0.05, lam=1.0)),
+    "FedDualAvg": (SPARSE, fedax.FedDualAvg(lr=0.05)),
+    "APFL": (LEAST_SQUARES, fedax.APFL(lr=0.05)),
+    "PFedFBE": (SPARSE, fedax.PFedFBE(lr=0.02, lam=5.0)),
+}
+EQUAL, UNEQUAL = (20, 20, 20, 20), (12, 30, 21, 9)
+WORK = {"rounds": 4, "cohort": 3, "local_steps": 2, "batch_size": 5, "seed": 3, "eval_every": 2}
+
+
+def setting(name, sizes=EQUAL, **options):
+    problem, method = METHODS[name] if isinstance(name, str) else (LEAST_SQUARES, name)
+    return Setting(problem, method, federation=regression(sizes=sizes), eval_on=("train",), **{**WORK, **options})
+
+
+def run(tmp_path, asked, grid=None, **options):
+    grid = grid or LocalGrid(tmp_path, client_app(asked), asked.clients)
+    return serve(grid, asked, tmp_path / "run", {"round-timeout": 0.01, **options}, pause=0.0)
+
+
+def log_of(tmp_path):
+    return (tmp_path / "run" / "network.log").read_text()
+
+
+def close(a, b):
+    np.testing.assert_allclose(vector(a), vector(b), rtol=1e-5, atol=1e-7)
+
+
+def simulated(asked):
+    work = {name: getattr(asked, name) for name in (*WORK, "local_epochs", "weighted")}
+    return fedax.simulate(asked.problem, asked.federation, asked.algorithm, eval_on=["train"], **work)
+
+
+def by_hand(asked, cohorts):
+    """The contract, round by round, on cohorts that are given: an upload that did not count leaves no trace."""
+    method = asked.algorithm
+    x0 = asked.first_parameters({})
+    data = Data.of(asked.federation.arrays, asked.federation.train, np.full(asked.clients, asked.local_steps))
+    plan = make_plan(
+        asked.federation, asked.rounds, asked.cohort, asked.local_steps, None, asked.batch_size, "epochs", False
+    )[0]
+    server, states = method.init(x0), dict.fromkeys(range(asked.clients), method.client_init(x0))
+
+    @jax.jit
+    def work(i, r, message, state):
+        return Client(asked.problem, plan, data, i, asked.seed, r, method.composite).work(method, message, state)
+
+    for r, cohort in enumerate(cohorts):
+        uploads = []
+        for i in cohort:
+            upload, states[i] = work(np.int32(i), np.int32(r), method.broadcast(server), states[i])
+            uploads.append(upload)
+        mean = jax.tree.map(lambda *u: sum(u) / len(u), *uploads)
+        ctx = Context(r, 0, asked.local_steps, len(cohort), asked.clients, asked.problem.regularizer)
+        server = method.at(ctx).update(server, mean, ctx)
+    return method.model(server).tree
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_over_flower_is_the_simulated_one(tmp_path, name):
+    asked = setting(name)
+    ours, theirs = run(tmp_path, asked), simulated(asked)
+    close(ours.model, theirs.model)
+    for here, there in zip(ours.history, theirs.history, strict=True):
+        for key in here.keys() - {"seconds"}:
+            assert here[key] == pytest.approx(there[key], rel=1e-4, abs=1e-6), key
+    if asked.algorithm.personalised:
+        for client in range(asked.clients):
+            (own,) = tmp_path.glob(f"states/*/client-{client}/own")
+            close(fedax.load(own).model, theirs.personal(client))
+
+
+def test_clients_of_unequal_size_and_work(tmp_path):
+    asked = setting("SCAFFOLD", UNEQUAL, local_steps=None, local_epochs=1, weighted=True, rounds=3)
+    close(run(tmp_path, asked).model, simulated(asked).model)
+
+
+LOST = {(0, 1): "lost", (1, 2): "unheard", (1, 0): "lost", (2, 2): "unheard"}  # (round, client)
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD", "FedSpeed"])
+def test_an_upload_that_was_not_heard_leaves_no_trace(tmp_path, name):
+    asked = setting(name, cohort=4, eval_every=9)
+
+    def lose(message, node):
+        order = read_order(message) if message.metadata.message_type == "train" else None
+        return "kept" if order is None else LOST.get((order.round, grid.client_of(node)), "kept")
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, lose)
+    ours = run(tmp_path, asked, grid)
+    cohorts = [[i for i in range(4) if (r, i) not in LOST] for r in range(asked.rounds)]
+    close(ours.model, by_hand(asked, cohorts))
+    assert "round 2: client 0 did not answer" in log_of(tmp_path)
+
+
+def test_a_method_that_needs_all_waits_for_all(tmp_path):
+    @algorithm
+    class Whole(fedax.SCAFFOLD):
+        needs_all = True
+
+    asked = setting(Whole(lr=0.05), cohort=4)
+    seen = {}
+
+    def lose(message, node):
+        if message.metadata.message_type != "train":
+            return "kept"
+        key = read_order(message).round, grid.client_of(node)
+        seen[key] = seen.get(key, 0) + 1
+        return LOST.get(key, "kept") if seen[key] == 1 else "kept"
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, lose)
+    close(run(tmp_path, asked, grid).model, simulated(setting("SCAFFOLD", cohort=4)).model)
+    assert {key for key, times in seen.items() if times == 2} == set(LOST)
+
+
+class Killed(BaseException):
+    """The server is killed."""
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_server_that_is_killed_goes_on(tmp_path, damage):
+    """Clients have worked on the round that the server did not live to use; with damage, on one that it forgot, too."""
+    asked = setting("SCAFFOLD", cohort=4)
+
+    def kill(message, node):
+        if message.metadata.message_type == "train" and read_order(message).round == 2 and grid.client_of(node) == 3:
+            raise Killed
+        return "kept"
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, kill)
+    with pytest.raises(Killed):
+        run(tmp_path, asked, grid)
+    grid.lose = lambda message, node: "kept"
+    if damage:
+        newest = max((tmp_path / "run" / "checkpoints").glob("*.ckpt"))
+        newest.write_bytes(newest.read_bytes()[:-1] + b"?")
+    ours, theirs = run(tmp_path, asked, grid), simulated(asked)
+    close(ours.model, theirs.model)
+    assert [row["round"] for row in ours.history] == [row["round"] for row in theirs.history]
+    assert f"goes on after round {1 if damage else 2}" in log_of(tmp_path)
+    with pytest.raises(FedaxError, match="holds a run that has finished"):
+        run(tmp_path, asked, grid)
+
+
+def test_a_client_comes_back_on_another_node_with_its_state(tmp_path):
+    asked = setting("SCAFFOLD", cohort=4)
+    moved = []
+
+    def move(message, node):
+        if message.metadata.message_type == "train" and read_order(message).round == 2 and not moved:
+            moved.append(grid.client_of(node))
+            del grid.nodes[node]
+            grid.join(moved[0])
+            return "lost"
+        return "kept"
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, move)
+    close(run(tmp_path, asked, grid, **{"round-timeout": 60}).model, simulated(asked).model)
+    assert f"client {moved[0]} is back" in log_of(tmp_path)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_damaged_state(tmp_path, both):
+    asked = setting("SCAFFOLD", cohort=4)
+
+    def damage(message, node):
+        if message.metadata.message_type == "train" and read_order(message).round == 2 and grid.client_of(node) == 1:
+            for name in NAMES[: 1 + both]:
+                (path,) = tmp_path.glob(f"states/*/client-1/{name}")
+                path.write_bytes(path.read_bytes()[:-1] + b"?")
+        return "kept"
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, damage)
+    ours, theirs = run(tmp_path, asked, grid), simulated(asked)
+    assert "state.bin is damaged and left out" in log_of(tmp_path)
+    if both:
+        assert "client 1 lost its state of round 2 and starts from its first one" in log_of(tmp_path)
+        assert not np.allclose(vector(ours.model), vector(theirs.model), rtol=1e-5)
+    else:
+        close(ours.model, theirs.model)
+
+
+def test_an_order_that_was_overtaken_is_refused(tmp_path):
+    asked = setting("SCAFFOLD")
+    worker = Worker(asked, 0, own_rows(asked, 0, None, {}), tmp_path)
+    sent = flatten(asked.algorithm.broadcast(asked.algorithm.init(worker.x0)))
+    order = Order("run", 1, 3, 0, 2, asked.fingerprint, broadcast=sent)
+    assert worker.carry_out(order).upload
+    late = worker.carry_out(dataclasses.replace(order, round=2))
+    assert late.upload is None
+    assert late.refused == "the order of round 3 came after that of round 4"
+    assert worker.carry_out(dataclasses.replace(order, start=2, round=2)).upload, "a server that went back a round"
+
+
+def test_the_wire_carries_what_the_method_declares(tmp_path):
+    asked = setting("SCAFFOLD", cohort=4, rounds=1, eval_every=1)
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
+    run(tmp_path, asked, grid)
+    down = [content for _, content in grid.log if "broadcast" in content]
+    assert len(down) == 4
+    d = asked.algorithm.down * 6  # floats
+    assert all(sum(len(a.data) for a in content["broadcast"].values()) == 4 * d for content in down)
+    assert all(set(content) <= {"about", "broadcast", "model"} for _, content in grid.log)
+    up = [content for content in grid.answered if "upload" in content]
+    assert all(set(content) == {"about", "metrics", "upload"} for content in up)
+    assert all(sum(len(a.data) for a in content["upload"].values()) == 4 * asked.algorithm.up * 6 for content in up)
+
+
+def test_every_dtype_survives_the_wire():
+    tree = {"a": jnp.ones((2, 0, 3), jnp.bfloat16), "b": jnp.float16(1.5), "c": jnp.arange(3.0)[::-1]}
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    content = answer_content(Answer(flatten(tree), {"test.loss": 0.5}))
+    answer = read_answer(Message(content, 1, "train"))
+    again = unflatten(answer.upload, tree)
+    assert jax.tree.map(lambda a: (a.dtype, a.shape), again) == jax.tree.map(lambda a: (a.dtype, a.shape), tree)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), again, tree))
+
+
+def rows(columns=6):
+    rng = np.random.default_rng(0)
+    return {"x": rng.normal(size=(20, columns)).astype(np.float32), "y": rng.normal(size=20).astype(np.float32)}
+
+
+def test_clients_that_bring_their_own_rows(tmp_path):
+    """The server has no data: it learns the layout of a row from the clients, and the sizes."""
+    problem, method = METHODS["FedAvg"]
+    shown = regression(sizes=EQUAL)
+    asked = Setting(problem, method, clients=4, eval_on=("train",), **WORK)
+    app = client_app(asked, data=lambda config: shown.client(config["partition-id"]))
+    ours = run(tmp_path, asked, LocalGrid(tmp_path, app, 4))
+    close(ours.model, simulated(setting("FedAvg")).model)
+
+
+def test_another_experiment_is_refused_with_both_fingerprints(tmp_path):
+    asked, other = setting("FedAvg", rounds=1), setting("FedAvg", rounds=1, seed=4)
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
+    stranger = grid.join(3, client_app(other))
+    run(tmp_path, asked, grid)
+    line = next(line for line in log_of(tmp_path).splitlines() if f"node {stranger}" in line)
+    assert asked.fingerprint in line
+    assert other.fingerprint in line
+    assert line.endswith("seed is 4 there and 3 here")
+
+
+CENTRE = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (LEAST_SQUARES, "is left out: the problem does not take rows of x float32[7], y float32[]: "),
+        (CENTRE, "client 2) is refused: its rows are x float32[7], y float32[] and those of client 0 x float32[6]"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(tmp_path, problem, why):
+    asked = Setting(problem, fedax.FedAvg(lr=0.05), clients=3, rounds=1, cohort=2, eval_on=("train",))
+    good, bad = (client_app(asked, data=lambda config, n=n: rows(n)) for n in (6, 7))
+    grid = LocalGrid(tmp_path, good, 2)
+    grid.join(2, bad)
+    run(tmp_path, asked, grid)
+    assert why in log_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "why"),
+    [
+        ({"x": np.ones((3, 2)), "y": np.ones(2)}, "the lengths|rows"),
+        ({"train": {"x": np.ones((3, 2))}, "best": {}}, "the parts train, best"),
+        ({"test": {"x": np.ones((3, 2))}}, "the parts test"),
+        (None, "returned a NoneType"),
+    ],
+)
+def test_a_loader_that_is_wrong_says_so(loaded, why):
+    with pytest.raises(FedaxError, match=why):
+        from_loader(loaded)
+
+
+def test_a_full_disk_stops_the_client_and_not_the_run(tmp_path, monkeypatch):
+    asked = setting("SCAFFOLD", cohort=4, rounds=2)
+
+    def full(path, content):
+        if "client-2" in str(path):
+            raise OSError(28, "No space left on device")
+        return write_whole(path, content)
+
+    monkeypatch.setattr("fedax.flower.state.write_whole", full)
+    ours = run(tmp_path, asked)
+    close(ours.model, by_hand(asked, [[0, 1, 3]] * 2))
+    assert "the client's state cannot be written" in log_of(tmp_path)
+    assert "no space left on device" in log_of(tmp_path)
+
+
+def test_a_full_disk_stops_the_server_and_it_goes_on_when_there_is_room(tmp_path, monkeypatch):
+    asked = setting("SCAFFOLD", cohort=4)
+
+    def full(path, content):
+        if path.name == "round-00000002.ckpt":
+            raise OSError(28, "No space left on device")
+        return write_whole(path, content)
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedax.flower.saving.write_whole", full)
+        with pytest.raises(FedaxError, match="run', which cannot be written: no space left on device"):
+            run(tmp_path, asked, grid)
+    close(run(tmp_path, asked, grid).model, simulated(asked).model)
+
+
+def test_an_upload_that_the_guard_rejects_is_not_used(tmp_path):
+    asked = setting("SCAFFOLD", cohort=4, rounds=2, eval_every=9)
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
+    poisoned = []
+
+    def poison(node, reply):
+        if "upload" in reply.content and grid.client_of(node) == 2:
+            answer = read_answer(reply)
+            bad = answer_content(dataclasses.replace(answer, upload={k: a * np.nan for k, a in answer.upload.items()}))
+            reply.content["upload"] = bad["upload"]
+            poisoned.append(node)
+
+    grid.tamper = poison
+    close(run(tmp_path, asked, grid).model, by_hand(asked, [[0, 1, 3]] * 2))
+    assert f"client 2 (node {poisoned[0]}) is left out" in log_of(tmp_path)
+
+
+def test_clipping_and_noise(tmp_path):
+    """A bound that nothing reaches changes nothing; one that all exceed makes a FedAvg round a step of that length."""
+    shown = regression(sizes=(20,)).client(0)
+    app = lambda asked: client_app(asked, data=lambda config: shown)  # noqa: E731
+    asked = Setting(LEAST_SQUARES, fedax.FedAvg(lr=0.05), clients=4, **{**WORK, "rounds": 1, "batch_size": None})
+    models = {}
+    for clip, noise in ((None, 0.0), (100.0, 0.0), (1e-3, 0.0), (1e-3, 1.0)):
+        private = dataclasses.replace(asked, privacy=None if clip is None else Privacy(clip=clip, noise=noise))
+        out = tmp_path / f"{clip}-{noise}"
+        models[clip, noise] = run(out, private, LocalGrid(out, app(private), 4))
+    close(models[100.0, 0.0].model, models[None, 0.0].model)
+    assert np.linalg.norm(vector(models[1e-3, 0.0].model)) == pytest.approx(1e-3, rel=1e-5), "clients agree"
+    assert not np.allclose(vector(models[1e-3, 1.0].model), vector(models[1e-3, 0.0].model))
+    assert 0 < models[1e-3, 1.0].info["epsilon"] < np.inf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_secure_aggregation(tmp_path, weighted):
+    """The model is that of plain uploads up to the fixed-point numbers, of which no reply shows one."""
+    sizes = UNEQUAL if weighted else EQUAL
+    asked = setting("SCAFFOLD", sizes, cohort=4, rounds=2, weighted=weighted, secure=8.0)
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
+    ours = run(tmp_path, asked, grid, **{"round-timeout": 5.0})
+    theirs = simulated(setting("SCAFFOLD", sizes, cohort=4, rounds=2, weighted=weighted))
+    np.testing.assert_allclose(vector(ours.model), vector(theirs.model), atol=1e-6)
+    assert ours.history[-1]["train_loss"] == pytest.approx(theirs.history[-1]["train_loss"], rel=1e-4)
+    assert not any("upload" in content for content in grid.answered)
+
+
+def test_a_client_that_is_lost_under_secure_aggregation_leaves_no_trace(tmp_path):
+    asked = setting("SCAFFOLD", cohort=4, rounds=2, eval_every=9, secure=8.0)
+    lost = lambda message, node: "lost" if "broadcast" in message.content and grid.client_of(node) == 2 else "kept"  # noqa: E731
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, lost)
+    ours = run(tmp_path, asked, grid, **{"round-timeout": 0.5})
+    np.testing.assert_allclose(vector(ours.model), vector(by_hand(asked, [[0, 1, 3]] * 2)), atol=1e-6)
+    assert "round 1: not in the mean are the clients 2" in log_of(tmp_path)
+
+
+def test_the_run_directory_is_one_that_report_reads(tmp_path, capsys):
+    run(tmp_path, setting("APFL"))
+    assert invoke(["report", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "report.html").stat().st_size > 1000
+    assert not (tmp_path / "run" / "personal.safetensors").exists()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"min-clients": 5}, "min-clients is 5: it must be a whole number from 1 to 4"),
+        ({"min-answers": 4}, "min-answers is 4: it must be a whole number from 1 to 3"),
+        ({"round-timeout": -1.0}, "round-timeout is -1.0: it must be a number of seconds above 0"),
+        ({"max-norm": -1.0}, "max_norm is -1.0"),
+    ],
+)
+def test_a_configuration_that_is_wrong_says_so(tmp_path, config, why):
+    with pytest.raises(FedaxError, match=why):
+        run(tmp_path, setting("FedAvg"), **config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_few_answers_end_the_run_with_a_sentence(tmp_path):
+    asked = setting("FedAvg", cohort=4, eval_every=9)
+    lost = lambda message, node: "lost" if message.metadata.message_type == "train" else "kept"  # noqa: E731
+    with pytest.raises(FedaxError, match="round 1 had 0 of the 2 answers that it needs after 10 attempts"):
+        run(tmp_path, asked, LocalGrid(tmp_path, client_app(asked), 4, lost))
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["status"] == "failed"
+
+
+EXPERIMENT = """
+rounds = 2
+data.name = "iris"
+data.partition = { name = "IID", clients = 3 }
+model = { name = "logistic" }
+algorithm = [{ name = "FedAvg", lr = 0.1 }, { name = "SCAFFOLD", lr = 0.1 }]
+"""
+
+
+def test_fedax_flower_new(tmp_path, monkeypatch, capsys):
+    (tmp_path / "first.toml").write_text(EXPERIMENT)
+    assert invoke(["flower", "new", str(tmp_path / "app"), "--from", str(tmp_path / "first.toml")]) == 0
+    config, warnings = load_and_validate(tmp_path / "app" / "pyproject.toml")
+    assert not warnings
+    assert config["tool"]["flwr"]["app"]["config"]["method"] == "FedAvg"
+    with pytest.raises(FedaxError, match=r"method is missing.*FedAvg, SCAFFOLD"):
+        setting_of(tmp_path / "app" / "experiment.toml", {})
+    asked = setting_of(tmp_path / "app" / "experiment.toml", {"method": "SCAFFOLD", "seed": 5})
+    assert (asked.clients, asked.seed, type(asked.algorithm).__name__) == (3, 5, "SCAFFOLD")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert invoke(["flower", "new", str(tmp_path / "other"), "--from", str(tmp_path / "first.toml")]) == 2
+    assert "pip install 'fedax[flower]'" in capsys.readouterr().err

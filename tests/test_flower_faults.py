@@ -1,0 +1,86 @@
+"""A federation of real processes, disturbed in every round: it ends, its log says why, and its model is sound."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+import fedax
+from conftest import vector
+from fedax.experiments import prepare, read
+from fedax.experiments.building import options
+
+pytest.importorskip("flwr")
+
+from fedax.flower.folder import new
+from flower_federation import Federation
+
+EXPERIMENT = """
+rounds = 10
+local_steps = 2
+batch_size = 8
+eval_every = 5
+data.name = "iris"
+data.partition = { name = "IID", clients = 4 }
+model.name = "logistic"
+algorithm = { name = "SCAFFOLD", lr = 0.2 }
+"""
+SEEDS = range(1, 9)  # of the undisturbed runs; the federation's is 0
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FEDAX_NETWORK"), reason="FEDAX_NETWORK is not set: make test-network"
+)
+
+
+def spread():
+    """Models of undisturbed runs that differ in the draw of minibatches alone."""
+    experiment = read("experiment.toml")
+    problem, federation = prepare(experiment)
+    method = experiment.algorithm[0].build()
+    found = [fedax.simulate(problem, federation, method, **options(experiment, seed)) for seed in SEEDS]
+    return [vector(result.model) for result in found], [result.history[-1]["test_loss"] for result in found]
+
+
+def test_one_of_four_clients_is_killed_in_each_round(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT)
+    new(tmp_path / "app", tmp_path / "experiment.toml")
+    out = tmp_path / "out"
+    asked = {"out": str(out), "round_timeout": 60.0, "min_clients": 3, "min_answers": 2}
+    with Federation(tmp_path / "federation") as federation:
+        for client in range(4):
+            federation.start_node(client)
+        federation.run(tmp_path / "app", **asked)
+        for round in range(10):
+            federation.reach(out, round)
+            victim = round % 4
+            federation.kill_node(victim)
+            if round == 4:  # the file is damaged while its owner is away
+                (path,) = (tmp_path / "federation").glob(f"states/*/client-{victim}/state.bin")
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            federation.start_node(victim)
+            if round in (3, 7):
+                federation.kill_server()
+                federation.run(tmp_path / "app", **asked)
+            if round == 6:  # longer than a round may last
+                federation.freeze_node(0)
+                federation.reach(out, 7)
+                time.sleep(1)
+                federation.freeze_node(0, False)
+        federation.finish(out, 600)
+    log = (out / "network.log").read_text()
+    assert log.count("start ") == 3
+    assert log.count("the run goes on after round") == 2
+    assert "state.bin is damaged and left out" in log
+    assert "round 7: client 0 did not answer in 60 s" in log
+    assert log.count("no longer node") >= 8, "clients that came back on another node"
+    result = fedax.load(out)
+    assert result.info["rounds"] == 10
+    models, losses = spread()
+    centre = np.mean(models, 0)
+    apart = [np.linalg.norm(model - centre) for model in models]
+    assert np.linalg.norm(vector(result.model) - centre) < 1.5 * max(apart)
+    assert min(losses) - np.ptp(losses) < result.history[-1]["test_loss"] < max(losses) + np.ptp(losses)
