@@ -121,6 +121,7 @@ class FedPD(FedADMM):
     eta: float = number("(0, inf)")
     skip: float = number("[0, 1)", default=0.0)
 
+    needs_all = True  # its duals are those of every client
     reference = "Zhang et al. 2021, Algorithm 1"
     claims = (
         Optimum("full", when={"eta": 1.0, "skip": 0.0}),

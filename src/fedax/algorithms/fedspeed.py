@@ -45,11 +45,12 @@ class FedSpeed(Algorithm):
     normalize: perturb by a step of length rho; False for rho times the gradient, as in the paper's listing.
     server: "all-clients" subtracts lam times the mean of ghat_i over all clients, "cohort" over the cohort as
         printed, which does not converge when clients sit out.
+    correction: False leaves ghat_i at 0, for the paper's ablation (Table 7): FedProx with perturbed gradients.
 
     Sends x down and x_i - x up (d floats each way); a client keeps ghat_i.
 
     >>> FedSpeed(lr=0.1)
-    FedSpeed(lr=0.1, lam=10.0, rho=0.1, alpha=1.0, normalize=True, server='all-clients')
+    FedSpeed(lr=0.1, lam=10.0, rho=0.1, alpha=1.0, normalize=True, server='all-clients', correction=True)
     """
 
     lr: Rate = rate()
@@ -58,6 +59,7 @@ class FedSpeed(Algorithm):
     alpha: float = number("[0, 1]", default=1.0)
     normalize: bool = flag(default=True)
     server: str = choice("all-clients", "cohort", default="all-clients")
+    correction: bool = flag(default=True)
 
     reference = "Sun et al. 2023, Algorithm 1"
     keeps = "its prox-correction ghat_i"
@@ -69,6 +71,7 @@ class FedSpeed(Algorithm):
         Reduction("FedDyn", when={"rho": 0.0, "lam": 2.0, "server": "all-clients"}, other={"alpha": 0.5}),
         Reduction("FedDyn", when={"alpha": 0.0, "lam": 2.0, "server": "all-clients"}, other={"alpha": 0.5}),
         Reduction("FedADMM", when={"rho": 0.0, "lam": 2.0}, other={"eta": 2.0}, participation="full"),
+        Reduction("FedProx", when={"rho": 0.0, "lam": 2.0, "correction": False}, other={"mu": 0.5}),
     )
 
     def advice(self, steps: int, smoothness: Any) -> str | None:
@@ -96,6 +99,8 @@ class FedSpeed(Algorithm):
         return x_i - self.lr * (quasi - ghat_i + (x_i - x) / self.lam)
 
     def finish(self, x_i: Vector, oracle: Any, x: Vector, ghat_i: Vector, ctx: Context) -> Any:
+        if not self.correction:
+            return x_i - x, ghat_i
         ghat_i = ghat_i - (x_i - x) / self.lam
         if self.server == "cohort":
             return x_i - self.lam * ghat_i - x, ghat_i
@@ -103,7 +108,7 @@ class FedSpeed(Algorithm):
 
     def update(self, server: Any, delta: Vector, ctx: Context) -> Any:
         x, ghat = server
-        if self.server == "cohort":
+        if self.server == "cohort" or not self.correction:
             return x + delta, ghat
         ghat = ghat - (ctx.cohort / ctx.clients) * delta / self.lam
         return x + delta - self.lam * ghat, ghat

@@ -75,6 +75,8 @@ def recall(folder: Path) -> Experiment:
     table = _content(path)
     if table is None:
         raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
+    if table.get("executor") == "flower":
+        raise FedaxError(f"{str(folder)!r} is a run over a network: `flwr run` with the same out goes on with it")
     table = {key: value for key, value in table.items() if key not in _MACHINE}
     if "seed" in table:
         table["seeds"] = [table.pop("seed")]

@@ -29,7 +29,7 @@ from fedax.flower.messages import Answer, Order, flatten, unflatten
 from fedax.flower.metrics import Costs, evaluation
 from fedax.flower.network import Network
 from fedax.flower.patience import Patience
-from fedax.flower.privacy import noise
+from fedax.flower.privacy import clip, noise
 from fedax.flower.sampling import draw
 from fedax.flower.saving import ServerFolder
 from fedax.flower.secure import ask_for_mean
@@ -257,11 +257,14 @@ class Server:
         weights, squares = 0.0, 0.0
         for client, answer in answers.items():
             assert answer.upload is not None
-            upload = unflatten(answer.upload, self.costs.upload, "the upload")
+            flat = answer.upload
+            if setting.privacy is not None and setting.secure is None:  # a client may not have
+                flat = clip(flat, setting.privacy.clip, self.costs.public)
+            upload = unflatten(flat, self.costs.upload, "the upload")
             weight = float(self.network.clients[client].rows[0]) if setting.weighted else 1.0
             total = zeros(upload) if total is None else total
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
-            squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in answer.upload.values())
+            squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in flat.values())
             weights += weight
         mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
         ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, setting.problem.regularizer)
@@ -291,7 +294,7 @@ class Server:
     def _promise(self) -> dict[str, float]:
         """What clipping and noise have guaranteed so far."""
         asked = self.setting.privacy
-        if asked is None:
+        if asked is None or not asked.noise:
             return {}
         assert self.setting.cohort is not None
         rate = min(1.0, self.setting.cohort / self.fewest)

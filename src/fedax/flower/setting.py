@@ -27,7 +27,7 @@ from fedax.flower.secagg import FEWEST, Mean
 from fedax.local import Plan
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem import Problem
-from fedax.simulation.fingerprint import _source
+from fedax.simulation.fingerprint import source
 from fedax.simulation.plan import check_positive, make_plan
 from fedax.simulation.setup import first_parameters
 from fedax.vectors import Vector
@@ -99,7 +99,7 @@ class Setting:
         schedule = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
         about = {
             "algorithm": repr(self.algorithm),
-            "version of the method": _source(type(self.algorithm)),
+            "version of the method": source(type(self.algorithm)),
             "seed": str(self.seed),
             "rounds": str(self.rounds),
             "clients": f"{self.cohort} of {self.clients}",

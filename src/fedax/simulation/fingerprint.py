@@ -29,7 +29,7 @@ def fingerprint(run: Simulation) -> dict[str, str]:
     ranges = [zlib.crc32(run.federation.part(p).count.tobytes()) for p in ("train", "validation", "test")]
     return {
         "algorithm": repr(run.algorithm),
-        "version of the method": _source(method),
+        "version of the method": source(method),
         "seed": str(run.seed),
         "rounds": str(run.rounds),
         "eval_every": str(run.eval_every),
@@ -47,7 +47,7 @@ def fingerprint(run: Simulation) -> dict[str, str]:
     }
 
 
-def _source(method: type) -> str:
+def source(method: type) -> str:
     try:
         return hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
     except (OSError, TypeError):  # typed into a console
