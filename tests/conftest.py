@@ -20,6 +20,17 @@ from fedax.testing.problems import QUADRATIC, quadratic_loss, quadratics
 
 __all__ = ["QUADRATIC", "quadratic_loss", "quadratics"]
 
+try:
+    import flwr  # noqa: F401
+except ImportError:
+    collect_ignore = ["flower_federation.py", "flower_grid.py"]
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Compiled programs go with the file that they were for: a process may map only so many pieces of memory."""
+    if nextitem is None or nextitem.path != item.path:
+        jax.clear_caches()
+
 
 #: one output, squared loss, no bias: least squares
 LEAST_SQUARES = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] @ w - b["y"]) ** 2) / 2, init=lambda key: jnp.zeros(6))

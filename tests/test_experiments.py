@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_examples_can_be_run(path: Path) -> None:
     for table in experiment.algorithm:
         fedax.Simulation(problem, federation, table.build(), rounds=1, cohort=experiment.cohort)
         if experiment.sweep is not None:
-            assert len(experiment.sweep.settings(table)) == 49
+            assert len(experiment.sweep.settings(table)) == math.prod(map(len, experiment.sweep.values.values()))
 
 
 def test_there_are_examples() -> None:

@@ -303,7 +303,8 @@ def test_advise_prints_and_applies(tmp_path, capsys):
     assert 0 < first.options["lr"] < 1
     assert second.options == before.algorithm[1].options  # no theorem here, and so left as it was
     assert first.label == "the first"
-    changed = {"algorithm": before.algorithm, "local_steps": before.local_steps, "rounds": before.rounds}
+    apart = ("algorithm", "local_steps", "rounds", "eval_every")
+    changed = {name: getattr(before, name) for name in apart}
     assert after.model_copy(update=changed) == before
     assert invoke(["advise", str(file), "--apply"]) == 2
     assert "already exists: choose another with --out" in capsys.readouterr().err
