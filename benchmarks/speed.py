@@ -191,10 +191,9 @@ def main() -> None:
         row = lasso_grid(given.rounds) if name == "G" else compare(name, given.rounds, given.repeats)
         show(row)
         table[name] = {**row, **machine}
-    if given.rounds is None:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps({name: table[name] for name in names if name in table}, indent=1) + "\n")
-        print(f"saved benchmarks/results/{RESULTS.name}")
+        if given.rounds is None:
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps({name: table[name] for name in names if name in table}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
