@@ -142,6 +142,10 @@ def test_nuclear_norm_is_that_of_a_proximal_gradient_in_numpy(method, multiple, 
         g = (x.T @ (x @ w.ravel() - y) / len(y)).reshape(5, 5)
         u, s, vt = np.linalg.svd(w - step * g)
         w = (u * np.maximum(s - step * multiple * 0.3, 0)) @ vt
+    # w is the minimiser, whatever found it: -g is a subgradient of the norm there
+    g = (x.T @ (x @ w.ravel() - y) / len(y)).reshape(5, 5)
+    assert np.linalg.norm(g, 2) <= multiple * 0.3 + 1e-9
+    assert np.sum(g * w) == pytest.approx(-multiple * 0.3 * np.linalg.norm(w, "nuc"), abs=1e-9)
     np.testing.assert_allclose(result.model["w"], w, atol=1e-4)
     assert result.history[-1]["rank"] == np.sum(np.linalg.svd(w, compute_uv=False) > 1e-2)
 
