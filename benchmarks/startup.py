@@ -26,7 +26,7 @@ LIMITS = {
     "fedax list": 1.0,
     "import fedax": 1.5,
     "first launch": 10.0,
-    "second launch": 5.0,
+    "second launch": 3.0,
 }
 EXPERIMENT = """
 name = "startup"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import sklearn.datasets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from fedax.data import (
     Homogeneous,
     Partition,
     Rows,
+    bundled,
     load,
     partition,
 )
@@ -281,6 +283,22 @@ def test_bundled_datasets(name):
     else:
         np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-5)
         np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", bundled.FILES)
+def test_bundled_files_are_read_as_scikit_learn_reads_them(name):
+    x, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+    ours = bundled._load(name)
+    np.testing.assert_array_equal(ours[0], x)
+    np.testing.assert_array_equal(ours[1], y)
+
+
+def test_bundled_files_that_moved_are_read_by_scikit_learn(monkeypatch):
+    monkeypatch.setitem(bundled.FILES, "iris", ("moved.csv", 1))
+    x, y = sklearn.datasets.load_iris(return_X_y=True)
+    ours = bundled._load("iris")
+    np.testing.assert_array_equal(ours[0], x)
+    np.testing.assert_array_equal(ours[1], y)
 
 
 def test_load_divides_by_default_among_ten():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 def main() -> None:
     """The `fedax` program."""
+    gc.set_threshold(100_000)  # what is imported is not garbage: looking for it costs a tenth of the start
     sys.exit(invoke(sys.argv[1:]))
 
 
@@ -329,7 +331,7 @@ def check(
     fedax check mymodule:MyMethod --set lr=0.1
     fedax check SCAFFOLD
     """
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.experiments.reading import parse_value
     from fedax.testing import check_target
 
@@ -382,7 +384,8 @@ def _overrides(settings: list[str], log: Sequence[str] = ()) -> list[tuple[str, 
 
 def _carry_out(experiment: Any, out: Path | None, quiet: bool, *, tuned: bool = False) -> None:
     """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
-    from fedax.cli.progress import console, watch
+    from fedax.cli.console import console
+    from fedax.cli.progress import watch
     from fedax.devices import first
     from fedax.experiments import run as run_experiment
     from fedax.experiments.folder import fresh
@@ -396,7 +399,8 @@ def _carry_out(experiment: Any, out: Path | None, quiet: bool, *, tuned: bool = 
 
 def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
     """Run a sweep with progress, write its report, show the best settings, and exit as it ended."""
-    from fedax.cli.progress import console, watch
+    from fedax.cli.console import console
+    from fedax.cli.progress import watch
     from fedax.experiments import sweep as sweep_experiment
     from fedax.experiments.folder import fresh
 

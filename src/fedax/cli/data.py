@@ -27,7 +27,7 @@ def list_(debug: Debug = False) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.data import DATASETS, FEDERATIONS
 
     table = Table(title="Datasets", title_justify="left", title_style="bold")
@@ -64,7 +64,7 @@ def fetch(
         FEDAX_CACHE      where downloads are kept, instead of the user's cache directory
         FEDAX_OFFLINE=1  never download
     """
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
 
     chosen = [_dataset(name) for name in names]
     files = list(dict.fromkeys(file for dataset in chosen for file in dataset.files))

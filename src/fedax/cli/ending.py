@@ -28,7 +28,7 @@ def fail(message: str, code: int) -> int:
 
 def conclude(outcome: Outcome) -> None:
     """Write the reports of an experiment, show its tables, and end as its runs ended."""
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.cli.results import show_protocol, show_table, write_reports
 
     inside = [run.folder for run in outcome.runs]
@@ -52,7 +52,7 @@ def conclude(outcome: Outcome) -> None:
 
 def conclude_sweep(swept: Swept) -> None:
     """Write the report of a sweep, show the best settings, and end as it ended."""
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.cli.results import show_best, write_reports
 
     inside = [path for best in swept.methods for path in best.folders]

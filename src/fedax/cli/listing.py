@@ -10,7 +10,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from fedax.cli.progress import console
+from fedax.cli.console import console
 from fedax.errors import unknown
 
 

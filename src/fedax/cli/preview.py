@@ -48,7 +48,7 @@ def preview(
     fedax data preview digits --partition shards --clients 20 --out digits.html
     fedax data preview lasso --set preset=thesis-II
     """
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.data.heterogeneity import heterogeneity
     from fedax.data.picture import check_path, save
 

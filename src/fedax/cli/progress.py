@@ -18,11 +18,6 @@ VISIBLE = 12  # finished runs whose bars stay on the screen
 STOPPING = "stopping after this round; Ctrl-C again stops at once"
 
 
-def console() -> Console:
-    """Standard output; wide enough for the tables where there is no terminal to fit."""
-    return Console(width=None if sys.stdout.isatty() else 140)
-
-
 @contextmanager
 def watch(console: Console, quiet: bool) -> Iterator[Progress]:
     """Progress on a console, while an experiment runs; of several processes the first speaks."""

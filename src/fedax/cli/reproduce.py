@@ -73,7 +73,7 @@ def show_all() -> None:
     """All reproductions, and what is known of each."""
     from rich.table import Table
 
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.reproductions import SCALES, ids, load
     from fedax.reproductions.page import summary
 
@@ -92,7 +92,8 @@ def _carry_out(
     reproduction: Reproduction, scale: Scale, out: Path, seeds: int | None, *, save: bool, quiet: bool
 ) -> None:
     """Run it with progress, write its reports, and show what came out."""
-    from fedax.cli.progress import console, watch
+    from fedax.cli.console import console
+    from fedax.cli.progress import watch
     from fedax.cli.results import write_reports
     from fedax.experiments import Progress
     from fedax.experiments.folder import write_json
@@ -122,7 +123,7 @@ def show(reproduction: Reproduction, scale: Scale, judgement: Judgement) -> None
     """Figures, claims and departures."""
     from rich.table import Table
 
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.reproductions.description import PAPERS
     from fedax.reproductions.words import HEADINGS, answer, cells
 

@@ -28,7 +28,8 @@ def resume(
     How often a run writes a checkpoint, in the experiment:
         checkpoint_every = 60            seconds; 0 for every few rounds
     """
-    from fedax.cli.progress import console, watch
+    from fedax.cli.console import console
+    from fedax.cli.progress import watch
     from fedax.devices import first
     from fedax.experiments import resume as go_on
     from fedax.experiments import resume_sweep

@@ -35,7 +35,7 @@ def advise(
     fedax advise experiment.toml --apply
     fedax advise experiment.toml --apply --out better.toml
     """
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.experiments import read
     from fedax.experiments.building import in_memory, prepare
     from fedax.theory import estimate
@@ -77,7 +77,7 @@ def theory(
     fedax theory instability                AGD parts two close starts, FedAc does not
     fedax theory bounds                     the rates of FedAvg and FedAc
     """
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
     from fedax.theory.pictures import draw
 
     path = out or Path(f"{picture}.svg")
@@ -135,7 +135,7 @@ def show_constants(constants: Constants) -> None:
     """The estimates, as a table."""
     from rich.table import Table
 
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
 
     table = Table(title="Constants", title_justify="left", title_style="bold")
     for column in ("", "estimate", "range"):
@@ -150,7 +150,7 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
     """The proposals, as a table; below it what does not hold, and why a method has none."""
     from rich.table import Table
 
-    from fedax.cli.progress import console
+    from fedax.cli.console import console
 
     title = f"Proposals for {work.K} local steps, {work.R} rounds, {work.m} of {work.n} clients"
     table = Table(title=title, title_justify="left", title_style="bold")

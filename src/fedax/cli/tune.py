@@ -37,7 +37,8 @@ def _is_how(word: str) -> bool:
 def tune_first(experiment: Experiment, out: Path, how: str, trials: int | None, quiet: bool) -> Experiment:
     """The experiment with each method tuned; says what was tuned."""
     from fedax import report
-    from fedax.cli.progress import console, watch
+    from fedax.cli.console import console
+    from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
     from fedax.experiments.searching import optuna
     from fedax.experiments.tuning import tune
