@@ -18,9 +18,10 @@ from fedax.experiments.folder import resolved_comparison, write_json
 from fedax.experiments.resuming import recall
 from fedax.reproductions import SCALES, Measured, ids, judge, load, page, saving
 from fedax.reproductions.carrying_out import carry_out
-from fedax.reproductions.description import described
+from fedax.reproductions.description import Quantity, described
 from fedax.reproductions.fedac import METHODS
 from fedax.reproductions.measures import MEASURES
+from fedax.reproductions.measuring import quickest
 from fedax.reproductions.merging import merged
 
 ROOT = Path(__file__).parent.parent
@@ -51,6 +52,9 @@ def test_a_table_describes_experiments_at_both_scales(name: str) -> None:
         settings = one.at(scale)
         figures, claims = one.asked(scale)
         assert figures or claims
+        for quantity in one.quantities(scale):
+            if quantity.quickest:
+                assert all(setting.table["sweep"]["target"] == quantity.reaches for setting in settings)
         for setting in settings:
             if one.measure is None:
                 made = setting.experiment()
@@ -187,6 +191,14 @@ DIGITS = {
         {"smaller": {"method": "FedAvg", "metric": "round", "reaches": 2}, "than": 3},
     ],
 }
+
+
+def test_the_quickest_setting_of_a_sweep_is_sought_seed_by_seed(tmp_path: Path) -> None:
+    rows = ["algorithm,seed,lr,rounds_to_target", "A,0,0.1,40", "A,0,0.2,15", "A,1,0.1,", "A,1,0.2,25", "B,0,0.1,5"]
+    (tmp_path / "sweep.csv").write_text("\n".join([*rows, ""]))
+    found = quickest(Quantity(method="A", reaches=1.0, quickest=True), {"": tmp_path})
+    assert found is not None
+    assert (found.mean, found.runs) == (20.0, 2)
 
 
 class Made(NamedTuple):

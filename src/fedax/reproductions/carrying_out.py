@@ -18,7 +18,7 @@ from fedax.report import Run
 from fedax.report.summary import differing, flat
 from fedax.reproductions.description import Quantity, Reproduction, Scale, Setting
 from fedax.reproductions.measures import MEASURES
-from fedax.reproductions.measuring import measured
+from fedax.reproductions.measuring import measured, quickest
 from fedax.reproductions.saving import ABOUT, RESULT, Result
 from fedax.reproductions.verdict import Measured
 
@@ -51,9 +51,10 @@ def carry_out(
     began = time.monotonic()
     made: dict[Path, list[Path]] = {}
     runs: dict[str, list[Run]] = {}
+    folders: dict[str, Path] = {}
     numbers: dict[str, Measured] = {}
     for setting in settings:
-        folder = out / (slug(setting.part) if setting.part else "experiment")
+        folder = folders[setting.part] = out / (slug(setting.part) if setting.part else "experiment")
         with watch(setting.part) as progress:
             if reproduction.measure is None:
                 made[folder] = _experiment(setting.experiment(), folder, progress)
@@ -62,15 +63,18 @@ def carry_out(
                 found = MEASURES[reproduction.measure](setting, folder, progress)
                 whose = setting.part or None
                 numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
-    numbers |= _numbers(reproduction, scale, runs)
+    numbers |= _numbers(reproduction, scale, runs, folders)
     result = Result(reproduction.id, scale, numbers, (time.monotonic() - began) / 60, versions())
     write_json(out / RESULT, result.as_json())
     return result, made
 
 
-def _numbers(reproduction: Reproduction, scale: Scale, runs: dict[str, list[Run]]) -> dict[str, Measured]:
-    """What figures and claims ask for, from runs."""
-    found = {str(q): measured(q, runs) for q in reproduction.quantities(scale)}
+def _numbers(
+    reproduction: Reproduction, scale: Scale, runs: dict[str, list[Run]], folders: dict[str, Path]
+) -> dict[str, Measured]:
+    """What figures and claims ask for, from runs and the directories of sweeps."""
+    asked = reproduction.quantities(scale)
+    found = {str(q): quickest(q, folders) if q.quickest else measured(q, runs) for q in asked}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -53,6 +53,7 @@ class Quantity(Table):
         model where there is one, else the shared.
     group: "all" the clients that training drew from, or those "unseen".
     reaches: the first evaluated round from 1 on at which the metric is this, infinite if there is none.
+    quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
     over: the mean over the last so many rounds.
     minus: the same with some fields set anew, to be taken off.
 
@@ -66,6 +67,7 @@ class Quantity(Table):
     model: Literal["shared", "localised", "personal", "own"] | None = None
     group: Literal["all", "unseen"] = "all"
     reaches: float | None = None
+    quickest: bool = False
     over: int | None = None
     minus: dict[str, Any] | None = None
 
@@ -80,7 +82,7 @@ class Quantity(Table):
         owner = {None: "", "own": ""}.get(self.model, f"{self.model} ")
         words = f"{owner}{self.metric.replace('_', ' ')}"
         if self.reaches is not None:
-            words = f"rounds to {words} = {self.reaches:g}"
+            words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
         if self.over is not None:
             words += f", last {self.over} rounds"
         if self.group == "unseen":

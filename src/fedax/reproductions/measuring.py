@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from fedax.evaluation.protocol import interval, table
 from fedax.report import Run
 from fedax.report.personal import by_client
 from fedax.report.summary import final
+from fedax.report.sweeps import SWEEP
 from fedax.reproductions.description import Quantity
 from fedax.reproductions.verdict import Measured
 
@@ -22,6 +25,20 @@ def measured(quantity: Quantity, parts: Mapping[str, Sequence[Run]]) -> Measured
         off = _values(less, parts)
         found = [a - b for a, b in zip(found, off, strict=True)] if len(found) == len(off) else []
     return spread(found)
+
+
+def quickest(quantity: Quantity, folders: Mapping[str, Path]) -> Measured | None:
+    """The fewest rounds in which any setting of a sweep reaches its target; `folders` are those of the parts."""
+    found: dict[tuple[str, str], float] = {}
+    for part, folder in folders.items():
+        if quantity.part not in (None, part):
+            continue
+        with (folder / SWEEP).open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["algorithm"] == quantity.method:
+                    rounds = float(row["rounds_to_target"] or math.inf)
+                    found[part, row["seed"]] = min(rounds, found.get((part, row["seed"]), math.inf))
+    return spread(list(found.values()))
 
 
 def spread(values: Sequence[float]) -> Measured | None:
