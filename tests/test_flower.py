@@ -380,6 +380,27 @@ def test_clipping_and_noise(tmp_path):
     assert 0 < models[1e-3, 1.0].info["epsilon"] < np.inf
 
 
+def test_a_client_that_does_not_clip_is_clipped_by_the_server(tmp_path):
+    """Four clients of one mind: what one of them sends a thousand times as long counts as what the others send."""
+    shown = regression(sizes=(20,)).client(0)
+    asked = Setting(LEAST_SQUARES, fedax.FedAvg(lr=0.05), clients=4, **{**WORK, "rounds": 1, "batch_size": None})
+    private = dataclasses.replace(asked, privacy=Privacy(clip=1e-3, noise=0.0))
+    grids = [LocalGrid(tmp_path / name, client_app(private, data=lambda config: shown), 4) for name in ("a", "b")]
+    longest = []
+
+    def lengthen(node, reply):
+        if "upload" in reply.content and grids[1].client_of(node) == 2:
+            answer = read_answer(reply)
+            longer = {k: 1000 * a for k, a in answer.upload.items()}
+            longest.append(np.sqrt(sum(np.sum(np.square(a)) for a in longer.values())))
+            reply.content["upload"] = answer_content(dataclasses.replace(answer, upload=longer))["upload"]
+
+    grids[1].tamper = lengthen
+    honest, tampered = (run(tmp_path / name, private, grid) for name, grid in zip("ab", grids, strict=True))
+    assert longest == [pytest.approx(1.0, rel=1e-4)]
+    close(tampered.model, honest.model)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_secure_aggregation(tmp_path, weighted):
     """The model is that of plain uploads up to the fixed-point numbers, of which no reply shows one."""

@@ -64,7 +64,9 @@ def carry_out(
                 whose = setting.part or None
                 numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
     numbers |= _numbers(reproduction, scale, runs, folders)
-    result = Result(reproduction.id, scale, numbers, (time.monotonic() - began) / 60, versions())
+    before = _content(out / RESULT) or {}  # of an earlier command, which this one may only have measured anew
+    minutes = (before.get("minutes") or 0) + (time.monotonic() - began) / 60
+    result = Result(reproduction.id, scale, numbers, minutes, versions())
     write_json(out / RESULT, result.as_json())
     return result, made
 
