@@ -63,7 +63,7 @@ class SCAFFOLD(Algorithm):
 
     def step(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
         (y, travelled), (_, c) = local, message
-        return y - self.lr * (oracle.grad(y) - c_i + c), travelled + self.lr
+        return y - self.lr * (oracle.grad(y) + (c - c_i)), travelled + self.lr
 
     def finish(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
         (y, travelled), (x, c) = local, message

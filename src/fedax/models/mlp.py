@@ -6,6 +6,7 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
+from fedax.models.dense import product
 from fedax.models.inputs import as_rows, precision
 
 
@@ -32,5 +33,5 @@ class MLP(nn.Module):
     def __call__(self, x: ArrayLike) -> jax.Array:
         rows = as_rows(x)
         for width in self.hidden:
-            rows = nn.relu(nn.Dense(width, param_dtype=precision())(rows))
+            rows = nn.relu(nn.Dense(width, param_dtype=precision(), dot_general=product)(rows))
         return nn.Dense(self.outputs, param_dtype=precision())(rows)

@@ -1,0 +1,54 @@
+"""The product of dense layers: the derivatives of a plain product, whichever form they are computed in."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedax.models import dense, model
+
+PLAIN = (((1,), (0,)), ((), ()))
+SHAPES = [(20, 784, 200), (16, 128, 128), (17, 130, 129), (24, 64, 256)]
+OTHERS = [(15, 784, 200), (25, 784, 200), (20, 784, 100), (20, 784, 400), (20, 50, 200)]
+
+
+def draw(*shape: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape))
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES + OTHERS)
+def test_derivatives_are_those_of_a_plain_product(x64, rows, inputs, outputs):
+    x, kernel, along = draw(rows, inputs), draw(inputs, outputs), draw(inputs, outputs)
+    assert dense.serves(x, kernel) is ((rows, inputs, outputs) in SHAPES)
+
+    def loss(product):
+        return lambda x, kernel: jnp.sum(jnp.tanh(product(x, kernel) / 10) ** 2)
+
+    ours, plain = loss(lambda x, k: dense.product(x, k, PLAIN)), loss(jnp.dot)
+    for argument in (0, 1):
+        both = [jax.grad(f, argument)(x, kernel) for f in (ours, plain)]
+        np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-13)
+    bends = [jax.jvp(lambda k, f=f: jax.grad(f, 1)(x, k), (kernel,), (along,))[1] for f in (ours, plain)]
+    np.testing.assert_allclose(*bends, rtol=1e-11, atol=1e-12)
+
+
+def test_clients_side_by_side(x64):
+    x, kernel = draw(3, 20, 784), draw(3, 784, 200)
+    both = [
+        jax.vmap(jax.grad(lambda k, x, f=f: jnp.sum(f(x, k) ** 3)))(kernel, x)
+        for f in (lambda x, k: dense.product(x, k, PLAIN), jnp.dot)
+    ]
+    np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-9)
+
+
+def test_the_perceptron_steps_along_outer_products():
+    """The hidden layers' gradients are no matrix products in the program: that is what makes the step quick."""
+    network = model("mlp", outputs=10, hidden=(200, 200))
+    params = network.init(jax.random.key(0), jnp.zeros((1, 784)))
+    program = jax.make_jaxpr(jax.grad(lambda p, x: network.apply(p, x).sum()))
+    products = [str(program(params, jnp.zeros((rows, 784)))).count("dot_general") for rows in (20, 50)]
+    # Forward 3, along weights 3, along inputs 2; with 20 rows the hidden weights' two are none, and the derivative
+    # along the images is written down, though never computed.
+    assert products == ([7, 8] if jax.default_backend() == "cpu" else [8, 8])
