@@ -6,7 +6,8 @@ Each repeat times some rounds of each in turn, so that all meet the same machine
 is the ratio within a repeat, another's seconds a round over Fedax's: above 1 Fedax is the faster. Its median and
 quartiles are printed and saved in results/speed.json, with the versions; workloads that are not asked for keep the
 rows they have there, and with --rounds, for a short look, nothing is saved. Before it is timed, the hand-tuned program
-is checked to do Fedax's arithmetic. The workloads are described in workloads.py; G is a grid of 49 pairs of rates for
+is checked to do Fedax's arithmetic. The workloads are described in workloads.py; "methods" are A, D and P by Fedax
+alone, in turn, to tell what a method costs beside FedAvg; G is a grid of 49 pairs of rates for
 FedDualAvg on the thesis' Lasso, 500 rounds each, of which the wall time is taken once.
 """
 
@@ -31,7 +32,14 @@ from benchmarks.workloads import WORKLOADS, Workload, workload
 from fedax.models import model
 
 PAUSE = 0.5  # seconds before each timing: idle threads of the other library may spin for a while
-ROUNDS = {"A": 10, "B": 20, "C": 1, "D": 10, "P": 5, "R": 1}  # of Fedax a repeat, for repeats of about a second
+ROUNDS = {
+    "A": 30,
+    "B": 60,
+    "C": 1,
+    "D": 30,
+    "P": 15,
+    "R": 1,
+}  # of Fedax a repeat, for repeats of half a second and more
 SLOW = 5  # others get a fifth of the rounds, and no more than fit into
 LONG = 2.0  # seconds
 TOLERANCE = {"R": 1e-3}  # eleven million numbers through ten steps of a deep network in single precision
@@ -56,6 +64,18 @@ def simulation(task: Workload) -> Any:
     )
 
 
+def rounds_of(ours: Any) -> Callable[[int], None]:
+    """So many more rounds of a simulation."""
+
+    def train(count: int) -> None:
+        first = ours.state.round
+        ours.state, good = ours.engine.advance(ours.algorithm, ours.state, count, ours.data)
+        assert good
+        assert ours.state.round == first + count, "more than one call's rounds"
+
+    return train
+
+
 def clocked(train: Callable[[int], object]) -> Runner:
     """Its seconds by the clock."""
 
@@ -76,15 +96,11 @@ def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, s
     apart = hand_tuned.check(program, ours, TOLERANCE.get(task.name, 1e-4))
     one_round = torch_loops.federation(task)
 
-    def by_fedax(count: int) -> None:
-        ours.state, good = ours.engine.advance(ours.algorithm, ours.state, count, ours.data)
-        assert good
-
     def by_torch(count: int) -> None:
         for _ in range(count):
             one_round()
 
-    who = {"fedax": clocked(by_fedax), "hand-tuned": clocked(program.advance), "torch": clocked(by_torch)}
+    who = {"fedax": clocked(rounds_of(ours)), "hand-tuned": clocked(program.advance), "torch": clocked(by_torch)}
     found, absent = peers.runners(task, ours)
     e = ours.executor
     about = {"executor": f"{e.name}, {e.devices} devices, chunk {e.chunk}", "hand-tuned apart by": apart}
@@ -125,6 +141,22 @@ def compare(name: str, rounds: int | None, repeats: int) -> dict[str, Any]:
     }
 
 
+def methods(rounds: int | None, repeats: int) -> dict[str, Any]:
+    """A, D and P by Fedax in turn: what a round of SCAFFOLD and of APFL takes, in rounds of FedAvg."""
+    who = {name: clocked(rounds_of(simulation(workload(name)))) for name in ("A", "D", "P")}
+    seconds: dict[str, list[float]] = {name: [] for name in who}
+    for repeat in range(repeats + 1):
+        for name, train in who.items():
+            count = rounds or ROUNDS[name]
+            took = train(count) / count
+            if repeat:  # the first compiles
+                seconds[name].append(took)
+    ratios = {n: quartiles([t / a for t, a in zip(seconds[n], seconds["A"], strict=True)]) for n in ("D", "P")}
+    return {"workload": "methods", "ms a round": {n: quartiles([1e3 * t for t in s]) for n, s in seconds.items()}} | {
+        "times A's": ratios
+    }
+
+
 def quartiles(values: list[float]) -> list[float]:
     """Lower quartile, median, upper quartile."""
     if len(values) == 1:
@@ -132,7 +164,7 @@ def quartiles(values: list[float]) -> list[float]:
     return [round(v, 3) for v in statistics.quantiles(values, n=4, method="inclusive")]
 
 
-def lasso_grid(rounds: int | None) -> dict[str, Any]:
+def lasso_grid(rounds: int | None, repeats: int) -> dict[str, Any]:
     """Workload G: seconds of the whole sweep, compilation and evaluations included."""
     problem = fedax.Problem(
         model("linear", outputs=1), loss="mse", regularizer=fedax.regularizers.L1(strength=0.12, on="kernel")
@@ -150,6 +182,9 @@ def lasso_grid(rounds: int | None) -> dict[str, Any]:
     return {"workload": "G", "title": title, "rounds": done, "seconds": round(took, 1)}
 
 
+BESIDES = {"methods": methods, "G": lasso_grid}
+
+
 def versions() -> dict[str, str]:
     """Of what took part."""
     found = {"python": platform.python_version()}
@@ -163,6 +198,10 @@ def versions() -> dict[str, str]:
 
 def show(row: dict[str, Any]) -> None:
     """A row as lines of text."""
+    if row["workload"] == "methods":
+        for name, (low, middle, high) in row["times A's"].items():
+            print(f"{name}  {middle:.2f} times A's ({low:.2f} to {high:.2f}), the two in turn", flush=True)
+        return
     if row["workload"] == "G":
         print(f"G  {row['title']}, {row['rounds']} rounds: {row['seconds']} s", flush=True)
         return
@@ -175,7 +214,7 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> None:
     """Print and save the table."""
-    names = [*WORKLOADS, "G"]
+    names = [*WORKLOADS, "methods", "G"]
     parser = argparse.ArgumentParser(description="Fedax, hand-tuned JAX, PyTorch and peers, side by side.")
     parser.add_argument("--only", default=",".join(names), help="workloads, such as A,B")
     parser.add_argument("--rounds", type=int, help="rounds of Fedax a repeat, and of G; by default by workload")
@@ -188,7 +227,11 @@ def main() -> None:
     machine = {"versions": versions(), "cores": cores, "repeats": given.repeats}
     table = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     for name in chosen:
-        row = lasso_grid(given.rounds) if name == "G" else compare(name, given.rounds, given.repeats)
+        row = (
+            BESIDES[name](given.rounds, given.repeats)
+            if name in BESIDES
+            else compare(name, given.rounds, given.repeats)
+        )
         show(row)
         table[name] = {**row, **machine}
         if given.rounds is None:
