@@ -167,6 +167,19 @@ def versions() -> dict[str, str]:
     return {"fedax": fedax.__version__, **found, "python": platform.python_version()}
 
 
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file's table; None if there is no such file."""
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FedaxError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
+    return content
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all."""
     write_whole(path, (json.dumps(as_json(content), indent=1, allow_nan=False, default=str) + "\n").encode())

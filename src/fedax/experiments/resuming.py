@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.experiments.folder import EXPERIMENT, RUNS, STATUS, as_json, resolved_run
+from fedax.experiments.folder import EXPERIMENT, RUNS, STATUS, as_json, read_json, resolved_run
 from fedax.experiments.reading import parse
 from fedax.experiments.runner import Outcome, Progress, Run, Runner, Task, plan
 from fedax.experiments.schema import Experiment
@@ -61,7 +60,7 @@ def _planned(experiment: Experiment, home: Path) -> list[Task]:
 
 def refuse_other_runs(home: Path, names: list[str]) -> None:
     """Raise if these are not the runs that a comparison or a sweep has written down."""
-    was = (_content(home / EXPERIMENT) or {}).get("runs")
+    was = (read_json(home / EXPERIMENT) or {}).get("runs")
     if was is not None and names != was:
         raise FedaxError(
             f"the comparison cannot go on under another experiment: its runs were {', '.join(was)} "
@@ -72,7 +71,7 @@ def refuse_other_runs(home: Path, names: list[str]) -> None:
 def recall(folder: Path) -> Experiment:
     """The experiment of a run, a comparison or a sweep, from its `experiment.json`."""
     path = folder / EXPERIMENT
-    table = _content(path)
+    table = read_json(path)
     if table is None:
         raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
     if table.get("executor") == "flower":
@@ -92,28 +91,15 @@ def is_sweep(folder: Path) -> bool:
     >>> is_sweep(Path("no-such-directory"))
     False
     """
-    return (_content(folder / EXPERIMENT) or {}).get("sweep") is not None
+    return (read_json(folder / EXPERIMENT) or {}).get("sweep") is not None
 
 
 def _home(folder: Path) -> Path:
     """The comparison that a run is part of: it knows what is measured in all its runs; else the directory itself."""
     above = folder.resolve().parent
-    about = _content(above.parent / EXPERIMENT) if above.name == RUNS else None
+    about = read_json(above.parent / EXPERIMENT) if above.name == RUNS else None
     inside = about is not None and folder.resolve().name in about.get("runs", ()) and about.get("sweep") is None
     return above.parent if inside else folder
-
-
-def _content(path: Path) -> dict[str, Any] | None:
-    """A JSON file's table; None if there is no such file."""
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise FedaxError(f"{path} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
-    return content
 
 
 def _as_toml(content: Any) -> Any:
@@ -127,7 +113,7 @@ def _as_toml(content: Any) -> Any:
 
 def _found(run: Run) -> Run:
     """A run as its directory has it; one that was killed is still "running"."""
-    about = _content(run.folder / STATUS) or {}
+    about = read_json(run.folder / STATUS) or {}
     rows = read_history(run.folder / HISTORY) if (run.folder / HISTORY).is_file() else []
     known = {key: about[key] for key in ("status", "round", "message") if key in about}
     return dataclasses.replace(run, metrics=dict(rows[-1]) if rows else {}, **known)
@@ -136,7 +122,7 @@ def _found(run: Run) -> Run:
 def _refuse_another(experiment: Experiment, tasks: Sequence[Task]) -> None:
     """Raise if a run of a comparison was begun under another experiment than the comparison now describes."""
     for task in tasks:
-        was = _content(task.run.folder / EXPERIMENT)
+        was = read_json(task.run.folder / EXPERIMENT)
         if was is not None:
             now = as_json(resolved_run(experiment, task.table, task.run.seed))
             apart = list(_apart(was, {key: value for key, value in now.items() if key not in _FREE}))

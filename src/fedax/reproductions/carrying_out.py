@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from fedax import report
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, Progress, resume, resume_sweep, run, sweep
-from fedax.experiments.folder import EXPERIMENT, as_json, refuse_taken, versions, write_json
+from fedax.experiments.folder import EXPERIMENT, as_json, read_json, refuse_taken, versions, write_json
 from fedax.experiments.schema import slug
 from fedax.report import Run
 from fedax.report.summary import differing, flat
@@ -64,7 +64,7 @@ def carry_out(
                 whose = setting.part or None
                 numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
     numbers |= _numbers(reproduction, scale, runs, folders)
-    before = _content(out / RESULT) or {}  # of an earlier command, which this one may only have measured anew
+    before = read_json(out / RESULT) or {}  # of an earlier command, which this one may only have measured anew
     minutes = (before.get("minutes") or 0) + (time.monotonic() - began) / 60
     result = Result(reproduction.id, scale, numbers, minutes, versions())
     write_json(out / RESULT, result.as_json())
@@ -89,7 +89,7 @@ def _seeded(setting: Setting, seeds: int | None) -> Setting:
 
 def _claim(out: Path, about: dict[str, Any]) -> None:
     """Take a directory that is free, or that holds the beginning of the same reproduction."""
-    before = _content(out / ABOUT)
+    before = read_json(out / ABOUT)
     if before is None:
         refuse_taken(out)
         out.mkdir(parents=True, exist_ok=True)
@@ -107,16 +107,6 @@ def _flat(about: dict[str, Any]) -> dict[str, Any]:
     """The fields of a reproduction under dotted names."""
     parts = {str(number): part for number, part in enumerate(about["parts"])}
     return flat({**about, "parts": parts})
-
-
-def _content(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise FedaxError(f"{path} cannot be read: {error}") from None
-    return content if isinstance(content, dict) else None
 
 
 def _experiment(experiment: Experiment, folder: Path, progress: Progress) -> list[Path]:
