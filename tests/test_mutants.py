@@ -174,7 +174,7 @@ class Mutant:
 
 
 def scaffold_mutants():
-    step, variate = "oracle.grad(y) - c_i + c)", "c_i - c + (x - y) / travelled"
+    step, variate = "oracle.grad(y) + (c - c_i))", "c_i - c + (x - y) / travelled"
     share = "c + (ctx.cohort / ctx.clients) * delta_c"
     yield "both variates' signs", FULL, {step: "oracle.grad(y) + c_i - c)"}
     yield "sign of c_i", FULL, {step: "oracle.grad(y) + c_i + c)"}

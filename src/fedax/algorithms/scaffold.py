@@ -63,6 +63,7 @@ class SCAFFOLD(Algorithm):
 
     def step(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
         (y, travelled), (_, c) = local, message
+        # c - c_i is the same in every step, and in brackets XLA computes it once.
         return y - self.lr * (oracle.grad(y) + (c - c_i)), travelled + self.lr
 
     def finish(self, local: Any, oracle: Oracle, message: Any, c_i: Vector, ctx: Context) -> Any:
