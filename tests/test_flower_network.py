@@ -48,6 +48,11 @@ METHODS = {"FedAvg": "plain", "SCAFFOLD": "plain", "FedSpeed": "plain", "APFL": 
 METHODS |= {"FedDualAvg": "sparse", "PFedFBE": "sparse"}
 
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("FEDAX_NETWORK"), reason="FEDAX_NETWORK is not set: make test-network"
+)
+
+
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     folder = tmp_path_factory.mktemp("federation")
@@ -80,7 +85,6 @@ def test_a_client_and_the_server_are_killed(federation):
     same(federation.folder, "short", "SCAFFOLD", out)
 
 
-@pytest.mark.skipif(not os.environ.get("FEDAX_NETWORK"), reason="FEDAX_NETWORK is not set: make test-network")
 def test_all_methods_over_four_nodes(federation):
     for client in {*range(4)} - federation.nodes.keys():
         federation.start_node(client)
@@ -96,7 +100,6 @@ def test_all_methods_over_four_nodes(federation):
     same(federation.folder, "plain", "SCAFFOLD", sealed, atol=1e-6)
 
 
-@pytest.mark.skipif(not os.environ.get("FEDAX_NETWORK"), reason="FEDAX_NETWORK is not set: make test-network")
 def test_simulation_inside_flower(tmp_path):
     pytest.importorskip("ray")
     (tmp_path / "plain.toml").write_text(PLAIN)
