@@ -1,6 +1,6 @@
 """Real processes on this machine: the shared model over Flower is the simulated one.
 
-The short test runs with the suite; all six methods, and the faults of test_flower_faults.py, with `make test-network`.
+With `make test-network`, as are the faults of test_flower_faults.py; messages and methods are tested in test_flower.py.
 """
 
 from __future__ import annotations
