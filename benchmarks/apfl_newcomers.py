@@ -57,7 +57,7 @@ def newcomers(folder: Path, part: int) -> dict[str, float]:
     gradient = jax.jit(lambda x, rows: fedax.Oracle(problem, rows).grad(x))
     found: dict[str, list[float]] = {rule: [] for rule in RULES}
     for client in late:
-        train, test = (federation.client(int(client), part) for part in ("train", "test"))
+        train, test = (federation.client(int(client), rows) for rows in ("train", "test"))
         rng = np.random.default_rng([seed, int(client)])
         batches = [rng.choice(len(train["y"]), min(BATCH, len(train["y"])), replace=False) for _ in range(STEPS)]
         for rule in RULES:

@@ -14,6 +14,7 @@ FedDualAvg on the thesis' Lasso, 500 rounds each, of which the wall time is take
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import json
 import os
@@ -32,14 +33,8 @@ from benchmarks.workloads import WORKLOADS, Workload, workload
 from fedax.models import model
 
 PAUSE = 0.5  # seconds before each timing: idle threads of the other library may spin for a while
-ROUNDS = {
-    "A": 30,
-    "B": 60,
-    "C": 1,
-    "D": 30,
-    "P": 15,
-    "R": 1,
-}  # of Fedax a repeat, for repeats of half a second and more
+# Of Fedax a repeat, for repeats that last; at most as many as one call runs.
+ROUNDS = {"A": 30, "B": 60, "C": 1, "D": 30, "P": 15, "R": 1}
 SLOW = 5  # others get a fifth of the rounds, and no more than fit into
 LONG = 2.0  # seconds
 TOLERANCE = {"R": 1e-3}  # eleven million numbers through ten steps of a deep network in single precision
@@ -152,9 +147,8 @@ def methods(rounds: int | None, repeats: int) -> dict[str, Any]:
             if repeat:  # the first compiles
                 seconds[name].append(took)
     ratios = {n: quartiles([t / a for t, a in zip(seconds[n], seconds["A"], strict=True)]) for n in ("D", "P")}
-    return {"workload": "methods", "ms a round": {n: quartiles([1e3 * t for t in s]) for n, s in seconds.items()}} | {
-        "times A's": ratios
-    }
+    milliseconds = {n: quartiles([1e3 * t for t in took]) for n, took in seconds.items()}
+    return {"workload": "methods", "ms a round": milliseconds, "times A's": ratios}
 
 
 def quartiles(values: list[float]) -> list[float]:
@@ -164,7 +158,7 @@ def quartiles(values: list[float]) -> list[float]:
     return [round(v, 3) for v in statistics.quantiles(values, n=4, method="inclusive")]
 
 
-def lasso_grid(rounds: int | None, repeats: int) -> dict[str, Any]:
+def lasso_grid(rounds: int | None) -> dict[str, Any]:
     """Workload G: seconds of the whole sweep, compilation and evaluations included."""
     problem = fedax.Problem(
         model("linear", outputs=1), loss="mse", regularizer=fedax.regularizers.L1(strength=0.12, on="kernel")
@@ -182,7 +176,7 @@ def lasso_grid(rounds: int | None, repeats: int) -> dict[str, Any]:
     return {"workload": "G", "title": title, "rounds": done, "seconds": round(took, 1)}
 
 
-BESIDES = {"methods": methods, "G": lasso_grid}
+BESIDES = {"methods": methods, "G": lambda rounds, repeats: lasso_grid(rounds)}
 
 
 def versions() -> dict[str, str]:
@@ -227,11 +221,7 @@ def main() -> None:
     machine = {"versions": versions(), "cores": cores, "repeats": given.repeats}
     table = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     for name in chosen:
-        row = (
-            BESIDES[name](given.rounds, given.repeats)
-            if name in BESIDES
-            else compare(name, given.rounds, given.repeats)
-        )
+        row = BESIDES.get(name, functools.partial(compare, name))(given.rounds, given.repeats)
         show(row)
         table[name] = {**row, **machine}
         if given.rounds is None:

@@ -1,7 +1,7 @@
 """The sets that come with scikit-learn; features and the targets of a regression are standardised over all rows.
 
-Importing scikit-learn takes longer than all else before an experiment's first round, so its files are read directly
-where they are where they used to be; its own functions read them elsewhere.
+Importing scikit-learn takes longer than all else before an experiment's first round, so its files are read directly;
+a version that keeps them elsewhere is asked for them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For x of shape [rows, inputs] and outputs' gradients d the weights' gradient is the sum over rows of x_b d_b^T. As a
 matrix product it is a large array that is written and read once more by the step w - lr * gradient. As a sum of outer
-products XLA computes it within the step. On a CPU that is 1.25 to 1.4 times as fast where d stays in the nearest cache
-and there are enough rows to keep the arithmetic busy, and slower elsewhere.
+products XLA computes it within the step. On a CPU that is mostly 1.2 to 1.4 times as fast where d stays in the nearest
+cache and there are enough rows to keep the arithmetic busy, and slower elsewhere (`benchmarks/dense.py`).
 """
 
 from __future__ import annotations
