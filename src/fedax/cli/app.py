@@ -60,7 +60,9 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 def main() -> None:
     """The `fedax` program."""
     gc.set_threshold(100_000)  # what is imported is not garbage: looking for it costs a tenth of the start
-    sys.exit(invoke(sys.argv[1:]))
+    code = invoke(sys.argv[1:])
+    gc.freeze()  # nor is it at the end
+    sys.exit(code)
 
 
 def invoke(arguments: Sequence[str]) -> int:

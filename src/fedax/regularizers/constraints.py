@@ -11,9 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
-from optax import projections
 
+import fedax.late_optax as optax
 from fedax.errors import FedaxError
 from fedax.regularizers.base import Leaves, Regularizer, epsilon, require
 from fedax.vectors import Vector
@@ -66,7 +65,7 @@ class NonNegative(Constraint):
     """
 
     def leaf_project(self, a: jax.Array) -> jax.Array:
-        projected: jax.Array = projections.projection_non_negative(a)
+        projected: jax.Array = optax.projections.projection_non_negative(a)
         return projected
 
 
@@ -92,7 +91,7 @@ class Box(Constraint):
             raise FedaxError(f"Box: low must not exceed high, but {self.low} > {self.high}")
 
     def leaf_project(self, a: jax.Array) -> jax.Array:
-        projected: jax.Array = projections.projection_box(a, self.low, self.high)
+        projected: jax.Array = optax.projections.projection_box(a, self.low, self.high)
         return projected
 
 
@@ -148,7 +147,7 @@ class L2Ball(Ball):
     """
 
     def joint_project(self, leaves: Leaves) -> Leaves:
-        projected: Leaves = projections.projection_l2_ball(list(leaves), self.radius)
+        projected: Leaves = optax.projections.projection_l2_ball(list(leaves), self.radius)
         return projected
 
 
@@ -161,7 +160,7 @@ class LInfBall(Ball):
     """
 
     def leaf_project(self, a: jax.Array) -> jax.Array:
-        projected: jax.Array = projections.projection_linf_ball(a, self.radius)
+        projected: jax.Array = optax.projections.projection_linf_ball(a, self.radius)
         return projected
 
 
@@ -172,5 +171,5 @@ def to_simplex(leaves: Leaves, scale: float) -> Leaves:
     are large against the scale lose no digits.
     """
     top = optax.tree.max(list(leaves))
-    projected: Leaves = projections.projection_simplex([a - top for a in leaves], scale)
+    projected: Leaves = optax.projections.projection_simplex([a - top for a in leaves], scale)
     return projected
