@@ -15,6 +15,7 @@ import numpy as np
 from fedax import counting
 from fedax.errors import FedaxError, unknown
 from fedax.losses import LOSSES, RowLoss
+from fedax.models.augmentation import AUGMENTATIONS
 from fedax.vectors import Mixture, Vector, zeros
 
 Batch = Mapping[str, Any]
@@ -30,7 +31,7 @@ class Problem:
         or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
-    augment: a function of (key, batch) that changes each minibatch before it is trained on, or None.
+    augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
         whether it was predicted rightly; classification losses bring their own.
 
@@ -47,7 +48,7 @@ class Problem:
         loss: str | Callable[..., Any],
         init: Callable[[jax.Array], Any] | None = None,
         regularizer: Any = None,
-        augment: Callable[[jax.Array, Batch], Batch] | None = None,
+        augment: str | Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
     ) -> None:
         if isinstance(loss, str):
@@ -61,9 +62,12 @@ class Problem:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         if model is not None and init is not None:
             raise FedaxError("give either a model or init=, not both")
+        if isinstance(augment, str) and augment not in AUGMENTATIONS:
+            raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-        self.regularizer, self.augment = regularizer, augment
+        self.regularizer = regularizer
+        self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init = init
         self._apply: Callable[..., Any] | None = None
         self._model_init: Callable[..., Any] | None = None

@@ -10,7 +10,6 @@ from fedax.data import Federation
 from fedax.data.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
-from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem import Problem
 
 
@@ -76,7 +75,7 @@ def _augment(asked: str | None, federation: Federation) -> Any:
         raise FedaxError(
             f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {shape[0]} numbers each"
         )
-    return None if asked is None else AUGMENTATIONS[asked]
+    return asked
 
 
 def _outputs(loss: str, federation: Federation) -> int:

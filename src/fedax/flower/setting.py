@@ -25,7 +25,6 @@ from fedax.experiments.folder import as_json, resolved_run
 from fedax.flower.privacy import Privacy
 from fedax.flower.secagg import FEWEST, Mean
 from fedax.local import Plan
-from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem import Problem
 from fedax.simulation.fingerprint import source
 from fedax.simulation.plan import check_positive, make_plan
@@ -242,5 +241,5 @@ def _without_data(experiment: Experiment) -> Problem:
         experiment.model.build(experiment.model.outputs),
         loss=table.loss,
         regularizer=None if table.regularizer is None else table.regularizer.build(),
-        augment=None if table.augment is None else AUGMENTATIONS[table.augment],
+        augment=table.augment,
     )

@@ -156,7 +156,9 @@ def _round(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
         upload, new, measured = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
         ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
         updated = alike(algorithm.at(ctx).update(server, upload, ctx), server)
-        return updated, new, finite((updated, new)), signs(upload, measured)
+        # a state that is not finite shows in the squares; where these are, nobody looks through the states again
+        good = jax.lax.cond(jnp.all(jnp.isfinite(measured)), lambda: jnp.array(True), lambda: finite(new))
+        return updated, new, finite(updated) & good, signs(upload, measured)
 
     return a_round
 

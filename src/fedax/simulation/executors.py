@@ -8,21 +8,23 @@ Places left over when the cohort does not divide evenly are filled by clients of
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
 from fedax.local import Client, Data, Plan
-from fedax.problem import Problem
-from fedax.vectors import zeros
+from fedax.problem import BLOCK, Problem
+from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
-BATCHED_LIMIT = 50_000  # parameters up to which batching clients beats looping over them on a CPU
+BATCHED_LIMIT = 1 << 16  # floats of a local step up to which batching clients beats looping over them on a CPU
 THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
 CHUNK_FLOATS = 1 << 24  # floats of model that a chunk of batched clients may take
 
@@ -37,18 +39,18 @@ class Executor:
     places: int  #: the cohort, rounded up to fill devices and chunks
 
 
-def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -> Executor:
-    """The executor for a cohort of models of `size` parameters.
+def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None) -> Executor:
+    """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats.
 
-    >>> choose("auto", 10, 200_000, 2, None)
+    >>> choose("auto", 10, 200_000, 240_000, 2, None)
     Executor(name='looped', devices=2, chunk=1, places=10)
-    >>> choose("auto", 9, 100, 2, None)
+    >>> choose("auto", 9, 100, 2_000, 2, None)
     Executor(name='batched', devices=2, chunk=5, places=10)
-    >>> choose("auto", 5, 3_000_000, 2, None)
+    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None)
     Executor(name='looped', devices=1, chunk=1, places=5)
     """
     if name == "auto":
-        name = "batched" if size <= BATCHED_LIMIT else "looped"
+        name = "batched" if work <= BATCHED_LIMIT else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
     if name == "looped" and size >= THREADED:  # an idle core costs more than sharing out clients gains
         devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
@@ -61,6 +63,35 @@ def choose(name: str, cohort: int, size: int, devices: int, chunk: int | None) -
     chunks = -(-share // chunk)
     chunk = -(-share // chunks)
     return Executor(name, devices, chunk, devices * chunks * chunk)
+
+
+def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: Plan, steps: Any) -> float:
+    """Floats that one local step takes: the parameters, and all that is in between them and the loss.
+
+    Clients that are batched wait for the busiest among them, so a step counts for as many more as that one takes.
+
+    >>> import numpy as np
+    >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(3))
+    >>> plan = Plan(2, 2, 4, 6, False, 8, 8, "epochs", False)
+    >>> # 3 parameters, w in a row of its own 3, the differences 12, their squares 12, sum and mean; times 6 / 4
+    >>> step_floats(mean, jnp.zeros(3), {"x": np.zeros((16, 3), np.float32)}, plan, np.array([2, 6]))
+    48.0
+    """
+    rows = min(plan.max_rows if plan.batch is None else plan.batch, BLOCK)
+    batch = {name: jax.ShapeDtypeStruct((rows, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
+    between = _floats(jax.make_jaxpr(problem.loss)(params, batch).jaxpr)
+    return (size(Vector(params)) + between) * float(plan.max_steps / np.mean(steps))
+
+
+def _floats(jaxpr: Any) -> int:
+    """The sizes of all results in a program."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [part for part in jax.tree.leaves(list(equation.params.values())) if hasattr(part, "jaxpr")]
+        total += sum(_floats(part.jaxpr) for part in inner) or sum(
+            math.prod(out.aval.shape) for out in equation.outvars
+        )
+    return total
 
 
 def cohort_program(

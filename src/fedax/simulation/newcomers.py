@@ -18,7 +18,6 @@ from fedax.problem import Problem
 from fedax.simulation.engine import Engine, State
 from fedax.simulation.executors import cohort_program
 from fedax.simulation.setup import choose_devices
-from fedax.vectors import size
 
 _PURPOSE = 0x0E1D
 Index = NDArray[np.int64]
@@ -55,7 +54,7 @@ class Newcomers:
         seed: int,
     ) -> None:
         self.plan = plan
-        self.executor, self.mesh = choose_devices("auto", federation.clients, size(x0), None, None)
+        self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, plan, steps)
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, seed)
         self.engine.seed = jax.random.fold_in(self.engine.seed, _PURPOSE)
         self.problem, self.x0 = problem, x0

@@ -89,6 +89,8 @@ class Simulation:
             raise unknown("executor", executor, EXECUTORS)
         if not isinstance(algorithm, Algorithm):
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+        if not isinstance(federation, Federation | Lazy):
+            raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
         self.whole = federation.shown_clients if isinstance(federation, Lazy) else federation
         if isinstance(federation, Lazy) and unseen:
             raise FedaxError(f"unseen is {unseen}: clients that are made as they are needed cannot be held out")
@@ -111,11 +113,13 @@ class Simulation:
         if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
             made_rows = plan.max_rows * sum(array[0].size for array in self.federation.arrays.values())
             chunk = max(1, CHUNK_FLOATS // max(size(x0), made_rows))
-        self.executor, mesh = choose_devices(executor, plan.cohort, size(x0), devices, chunk)
+        arrays = self.federation.arrays
+        self.executor, mesh = choose_devices(executor, problem, x0, arrays, plan, steps, devices, chunk)
         made = DebugEngine if self.executor.name == "debug" else Engine
         self.engine: Engine = made(problem, plan, self.executor, mesh, self.seed)
-        arrays, seen = self.federation.arrays, steps[: self.federation.clients]
-        self.measured = self.data = hold(arrays, self.federation.train, seen, self.engine.place)
+        self.measured = self.data = hold(
+            arrays, self.federation.train, steps[: self.federation.clients], self.engine.place
+        )
         if isinstance(self.data, Disk):
             self.engine.segment = 1  # a round's rows come with its call
         if isinstance(trained, Lazy):

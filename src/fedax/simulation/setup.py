@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from numpy.typing import NDArray
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm
@@ -21,15 +23,24 @@ from fedax.evaluation import Meter
 from fedax.local import Plan
 from fedax.problem import Problem
 from fedax.simulation.engine import Engine
-from fedax.simulation.executors import Executor, choose
-from fedax.vectors import Vector
+from fedax.simulation.executors import Executor, choose, step_floats
+from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
 _SAID: set[str] = set()
 
 
-def choose_devices(name: str, cohort: int, size: int, devices: int | None, chunk: int | None) -> tuple[Executor, Mesh]:
-    """The executor for a cohort of models of `size` parameters, and the mesh of devices that it is spread over.
+def choose_devices(
+    name: str,
+    problem: Problem,
+    x0: Vector,
+    arrays: Mapping[str, Any],
+    plan: Plan,
+    steps: NDArray[np.int64],
+    devices: int | None = None,
+    chunk: int | None = None,
+) -> tuple[Executor, Mesh]:
+    """The executor for a cohort, and the mesh of devices that it is spread over.
 
     Several processes share out the cohort evenly, and each has as many devices in the mesh as every other.
     """
@@ -38,7 +49,8 @@ def choose_devices(name: str, cohort: int, size: int, devices: int | None, chunk
         raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}")
     if name == "debug" and processes > 1:
         raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
-    each = choose(name, -(-cohort // processes), size, (devices or available) // processes, chunk)
+    work = step_floats(problem, x0.tree, arrays, plan, steps)
+    each = choose(name, -(-plan.cohort // processes), size(x0), work, (devices or available) // processes, chunk)
     if each.devices > cores() and jax.default_backend() == "cpu":
         say_once(f"{each.devices} devices share {cores()} cores: more devices than cores make a run slower")
     of_each = [[d for d in jax.devices() if d.process_index == p][: each.devices] for p in range(processes)]
