@@ -518,3 +518,35 @@ def test_clients_that_agree_have_diversity_one():
     same = fedax.Federation.from_clients([{"x": np.ones((4, 6)), "y": np.ones(4)}] * 3)
     result = run(fedax.FedAvg(lr=0.01), same, rounds=2, local_steps=2, batch_size=None)
     assert result.history[-1]["diversity"] == pytest.approx(1, rel=1e-5)
+
+
+def test_clients_of_unequal_size_are_batched_only_where_waiting_costs_little():
+    """One client of 9 takes all the steps; with its share of the rows larger, the others would wait longer."""
+
+    def chosen(largest, features):
+        sizes = np.array([20] * 8 + [largest])
+        rows, none = fedax.data.Rows(np.cumsum(sizes) - sizes, sizes), fedax.data.Rows(0 * sizes, 0 * sizes)
+        arrays = {"x": np.zeros((sizes.sum(), features), np.float32), "y": np.zeros(sizes.sum(), np.int32)}
+        problem = fedax.Problem(model("logistic", outputs=3), loss="cross_entropy")
+        options = {"rounds": 1, "local_epochs": 1, "batch_size": 20}
+        federation = fedax.Federation(arrays, rows, none, none)
+        return fedax.Simulation(problem, federation, fedax.FedAvg(lr=0.1), **options).executor.name
+
+    assert [chosen(20, 4_000), chosen(4000, 4_000), chosen(4000, 40), chosen(20, 40_000)] == [
+        "batched",
+        "looped",
+        "batched",
+        "looped",
+    ]
+
+
+def test_an_augmentation_has_a_name():
+    images = fedax.Problem(model("logistic", outputs=3), loss="cross_entropy", augment="flip-crop")
+    assert images.augment(jax.random.key(0), {"x": jnp.zeros((2, 8, 8, 3))})["x"].shape == (2, 8, 8, 3)
+    with pytest.raises(fedax.FedaxError, match="unknown augmentation 'flip': did you mean 'flip-crop'"):
+        fedax.Problem(model("logistic", outputs=3), loss="cross_entropy", augment="flip")
+
+
+def test_what_is_no_federation_is_named():
+    with pytest.raises(fedax.FedaxError, match=r"federation must be a fedax\.Federation, .* not 3"):
+        fedax.Simulation(LEAST_SQUARES, 3, fedax.FedAvg(lr=0.1), rounds=1)

@@ -25,9 +25,11 @@ UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")
 
 
 def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
-    """Write the report of a run, or of a comparison with its summary; `fedax report` writes that of one of its runs."""
+    """Write the report of a run, or of a comparison with its summary and that of each of its runs."""
     if list(runs) != [folder]:
         write_summary(folder / "summary.csv", runs)
+        for run in runs:
+            report.write(run, [run])
     _, lines = report.protocol(report.groups(report.read_all(runs)))
     if lines:
         _write_csv(folder / "clients.csv", lines)
