@@ -23,7 +23,7 @@ from fedax.disk import Disk
 from fedax.local import Client, Data, Plan
 from fedax.problem import Problem
 
-BLOCK = 512  # rows at a time
+BLOCK = 256  # rows at a time: more of a convolutional network leave the caches
 TAKEN = 256  # clients whose states are taken from a store at a time
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -8,7 +8,7 @@
 ...     "algorithm": {"name": "FedAvg", "lr": 0.1},
 ... })
 >>> experiment.eval_every, experiment.algorithm[0].build()
-(10, FedAvg(lr=0.1, server_lr=1.0))
+(15, FedAvg(lr=0.1, server_lr=1.0))
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Experiment(Table):
                 f"problem.augment is {self.problem.augment!r}: it changes minibatches, so batch_size must be given"
             )
         if self.eval_every is None:
-            self.eval_every = max(1, self.rounds // 50, min(10, self.rounds // 10))  # an evaluation costs about a round
+            self.eval_every = max(1, self.rounds // 50, min(15, self.rounds // 6))  # an evaluation costs about a round
         taken: set[str] = set()
         for table in self.algorithm:
             table.label = _distinct(table.label or type(table.build()).__name__, taken)

@@ -26,7 +26,7 @@ from fedax.vectors import Vector, size, zeros
 Name = Literal["auto", "batched", "looped", "debug"]
 BATCHED_LIMIT = 1 << 16  # floats of a local step up to which batching clients beats looping over them on a CPU
 THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
-CHUNK_FLOATS = 1 << 24  # floats of model that a chunk of batched clients may take
+CHUNK_FLOATS = 1 << 19  # floats of models that a chunk of batched clients takes: what the caches hold
 
 
 @dataclasses.dataclass(frozen=True)
