@@ -114,3 +114,13 @@ def test_programs_are_kept_in_the_cache(tmp_path):
 def test_a_wrong_wish_is_named(tmp_path):
     found = launch(FEDAX_CACHE=str(tmp_path), FEDAX_COMPILE_CACHE="yes")
     assert "FEDAX_COMPILE_CACHE must be 0 or 1, not 'yes'" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["fedax.data.lasso('thesis-III')", "fedax.data.load('digits')", "fedax.models.model('mlp', outputs=2)"],
+)
+def test_what_comes_before_a_run_leaves_it_its_devices(first):
+    """Data may be made with JAX, whose number of devices is fixed by its first use."""
+    found = launch(f"import fedax; {first}; fedax.FedAvg; import jax; print(len(jax.devices()))", FEDAX_DEVICES="3")
+    assert found.stdout.strip() == "3", found.stderr

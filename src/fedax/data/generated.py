@@ -61,6 +61,8 @@ class Generator(ABC):
         """The clients in memory: all, or so many from the first on."""
         import jax
 
+        import fedax.vectors  # noqa: F401  (JAX is given its devices before its first use)
+
         if check_count("seed", seed, 0) >= 2**32:
             raise FedaxError(f"seed is {seed}: it must be below 2**32")
         key = jax.random.key(np.uint32(seed))
