@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedax import Problem, Vector
 from fedax.models import dense, model
+from fedax.problem import FullOracle, Oracle
+from fedax.regularizers import SquaredL2
+from fedax.vectors import Mixture
 
-PLAIN = (((1,), (0,)), ((), ()))
 SHAPES = [(20, 784, 200), (16, 128, 128), (17, 130, 129), (24, 64, 256)]
 OTHERS = [(15, 784, 200), (25, 784, 200), (20, 784, 100), (20, 784, 400), (20, 50, 200)]
 
@@ -26,7 +31,7 @@ def test_derivatives_are_those_of_a_plain_product(x64, rows, inputs, outputs):
     def loss(product):
         return lambda x, kernel: jnp.sum(jnp.tanh(product(x, kernel) / 10) ** 2)
 
-    ours, plain = loss(lambda x, k: dense.product(x, k, PLAIN)), loss(jnp.dot)
+    ours, plain = loss(dense.product), loss(jnp.dot)
     for argument in (0, 1):
         both = [jax.grad(f, argument)(x, kernel) for f in (ours, plain)]
         np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-13)
@@ -36,10 +41,7 @@ def test_derivatives_are_those_of_a_plain_product(x64, rows, inputs, outputs):
 
 def test_clients_side_by_side(x64):
     x, kernel = draw(3, 20, 784), draw(3, 784, 200)
-    both = [
-        jax.vmap(jax.grad(lambda k, x, f=f: jnp.sum(f(x, k) ** 3)))(kernel, x)
-        for f in (lambda x, k: dense.product(x, k, PLAIN), jnp.dot)
-    ]
+    both = [jax.vmap(jax.grad(lambda k, x, f=f: jnp.sum(f(x, k) ** 3)))(kernel, x) for f in (dense.product, jnp.dot)]
     np.testing.assert_allclose(*both, rtol=1e-12, atol=1e-9)
 
 
@@ -52,3 +54,23 @@ def test_the_perceptron_steps_along_outer_products():
     # Forward 3, along weights 3, along inputs 2; with 20 rows the hidden weights' two are none, and the derivative
     # along the images is written down, though never computed.
     assert products == ([7, 8] if jax.default_backend() == "cpu" else [8, 8])
+
+
+@pytest.mark.parametrize("psi", [None, SquaredL2(0.1)], ids=str)
+@pytest.mark.parametrize(("rows", "hidden"), [(20, (200, 30)), (7, (9,)), (7, ())])
+def test_derivatives_through_a_mixture_are_the_chain_rule_s(x64, rows, hidden, psi):
+    """f(a v + (1 - a) w): a g along v and <v - w, g> along a, g the gradient at the mixture; a kernel may be mixed by
+    the model itself."""
+    task = Problem(model("mlp", outputs=4, hidden=hidden), loss="cross_entropy", regularizer=psi)
+    batch = {"x": draw(rows, 100), "y": jnp.arange(rows) % 4}
+    v, w = (Vector(task.init(jax.random.key(k), batch)) for k in (1, 2))
+    a = jnp.asarray(0.3)
+    first = jax.tree.leaves(task.mixed(v.tree, w.tree, a), is_leaf=lambda x: isinstance(x, Mixture))
+    assert sum(isinstance(leaf, Mixture) for leaf in first) == bool(hidden)
+    every = FullOracle(task, lambda rows: jax.tree.map(lambda x: x[rows], batch), rows, rows, equal=True)
+    g = Problem(task.model, loss="cross_entropy").on(batch).grad(a * v + (1 - a) * w)
+    g = g if psi is None else g + psi.subgradient(a * v + (1 - a) * w)
+    for oracle in (Oracle(task, batch), every):
+        along_v, along_a = oracle.mixed(v, w, a)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13), along_v, a * g)
+        np.testing.assert_allclose(along_a, (v - w) @ g, rtol=1e-10)

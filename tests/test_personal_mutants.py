@@ -85,9 +85,10 @@ METHODS = {
 
 
 def apfl_mutants():
-    along, learnt = "return alpha * g, (v - w) @ g", "along_alpha + self.pull * alpha"
-    yield "the chain rule's alpha forgotten", {along: "return g, (v - w) @ g"}
-    yield "sign of v - w", {along: "return alpha * g, (w - v) @ g"}
+    along, learnt = "return oracle.mixed(v, w, alpha)", "along_alpha + self.pull * alpha"
+    g = "g = oracle.grad(self._mixed(v, w, alpha)); "
+    yield "the chain rule's alpha forgotten", {along: g + "return g, (v - w) @ g"}
+    yield "sign of v - w", {along: g + "return alpha * g, (w - v) @ g"}
     yield (
         "alpha and 1 - alpha swapped",
         {"alpha * v + (1 - alpha) * w\n        return vbar": "(1 - alpha) * v + alpha * w\n        return vbar"},

@@ -115,6 +115,21 @@ class Problem:
             return jax.tree.map(lambda own, shared: a * own + (1 - a) * shared, *pair)
         return self._apply(params, batch["x"])
 
+    def mixed(self, own: Any, shared: Any, weight: Any) -> Any:
+        """Parameters weight * own + (1 - weight) * shared; the kernel that sees the data is left to the model to mix.
+
+        >>> square = Problem(loss=lambda w, batch: jnp.mean((batch["b"] - w) ** 2), init=lambda key: jnp.zeros(()))
+        >>> square.mixed(4.0, 2.0, 0.25)
+        2.5
+        """
+        first = getattr(self.model, "first", None)
+
+        def mix(path: Any, a: Any, b: Any) -> Any:
+            left = first is not None and tuple(part.key for part in path) == first
+            return Mixture(a, b, weight) if left else weight * a + (1 - weight) * b
+
+        return jax.tree_util.tree_map_with_path(mix, own, shared)
+
     def rows(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
         """Loss, and accuracy where it applies, of each row."""
         if self._batch_loss is not None:
@@ -249,6 +264,18 @@ class Oracle:
         counting.took(1, full=False)
         return self._add_psi(jax.grad(self._loss)(x), x)
 
+    def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
+        """The derivatives of the loss at x = weight * own + (1 - weight) * shared with respect to own and weight."""
+        if self._psi is not None:
+            return _through_mixture(self.grad, own, shared, weight)
+        counting.took(1, full=False)
+
+        def loss(own: Vector, weight: Any) -> jax.Array:
+            return self._loss(Vector(self._problem.mixed(own.tree, shared.tree, weight)))
+
+        along: tuple[Vector, jax.Array] = jax.grad(loss, argnums=(0, 1))(own, weight)
+        return along
+
     def hvp(self, x: Vector, v: Vector) -> Vector:
         counting.took(2, full=False)
         product: Vector = jax.jvp(jax.grad(self._loss), (x,), (v,))[1]
@@ -271,6 +298,14 @@ class Oracle:
     @property
     def full(self) -> Oracle:
         return self if self._full is None else self._full()
+
+
+def _through_mixture(
+    grad: Callable[[Vector], Vector], own: Vector, shared: Vector, weight: Any
+) -> tuple[Vector, jax.Array]:
+    """weight * g and <own - shared, g>, g the gradient at the mixture."""
+    g = grad(weight * own + (1 - weight) * shared)
+    return weight * g, (own - shared) @ g
 
 
 class FullOracle(Oracle):
@@ -322,6 +357,9 @@ class FullOracle(Oracle):
         counting.took(1, full=True)
         mean = self._mean(lambda b, w: jax.grad(lambda z: self._problem.loss(z.tree, b, w))(x), x)
         return self._add_psi(mean, x)
+
+    def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
+        return _through_mixture(self.grad, own, shared, weight)
 
     def hvp(self, x: Vector, v: Vector) -> Vector:
         counting.took(2, full=True)

@@ -126,10 +126,10 @@ class APFL(Algorithm):
 
     def _derivatives(self, v: Vector, w: Vector, alpha: Any, oracle: Oracle) -> Any:
         """Those of the mixed model's loss with respect to v and alpha."""
-        g = oracle.grad(self._mixed(v, w, alpha))
         if self.mix == "outputs":
+            g = oracle.grad(self._mixed(v, w, alpha))
             return Vector(g.tree.own), g.tree.weight
-        return alpha * g, (v - w) @ g
+        return oracle.mixed(v, w, alpha)
 
     def _mixed(self, v: Vector, w: Vector, alpha: Any) -> Vector:
         if self.mix == "outputs":

@@ -104,6 +104,9 @@ class Oracle(Protocol):
     def grad(self, x: Vector) -> Vector:
         """The gradient at x."""
 
+    def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
+        """The derivatives of the loss at weight * own + (1 - weight) * shared with respect to own and weight."""
+
     def hvp(self, x: Vector, v: Vector) -> Vector:
         """The Hessian at x times v."""
 

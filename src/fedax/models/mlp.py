@@ -6,7 +6,7 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.models.dense import product
+from fedax.models.dense import Dense
 from fedax.models.inputs import as_rows, precision
 
 
@@ -29,9 +29,14 @@ class MLP(nn.Module):
     outputs: int
     hidden: tuple[int, ...] = (200, 200)
 
+    @property
+    def first(self) -> tuple[str, ...] | None:
+        """Where the kernel that sees the data is among the parameters: there, and there alone, it may be a mixture."""
+        return ("params", "Dense_0", "kernel") if self.hidden else None
+
     @nn.compact
     def __call__(self, x: ArrayLike) -> jax.Array:
         rows = as_rows(x)
         for width in self.hidden:
-            rows = nn.relu(nn.Dense(width, param_dtype=precision(), dot_general=product)(rows))
+            rows = nn.relu(Dense(width)(rows))
         return nn.Dense(self.outputs, param_dtype=precision())(rows)

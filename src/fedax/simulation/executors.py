@@ -95,11 +95,18 @@ def _floats(jaxpr: Any) -> int:
 
 
 def cohort_program(
-    problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, work: Callable[..., Any] = Client.work
+    problem: Problem,
+    plan: Plan,
+    executor: Executor,
+    mesh: Mesh,
+    work: Callable[..., Any] = Client.work,
+    *,
+    table: bool = False,
 ) -> Callable[..., Any]:
     """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states, mean squares.
 
-    The mean squares are the clients' ||upload||^2 and ||change of state||^2, averaged like the uploads.
+    states are the cohort's or, with `table`, all clients', from which a device reads those that it needs when it needs
+    them. The mean squares are the clients' ||upload||^2 and ||change of state||^2, averaged like the uploads.
 
     work(client, algorithm, message, state) -> upload, new state is what each client does: a round, unless given.
     """
@@ -120,18 +127,21 @@ def cohort_program(
             return (upload, squares(upload, new, state)), new
 
         def chunk(total: Any, part: Any) -> Any:
-            state, number, weight = part
+            at, number, weight = part
             if executor.chunk == 1:
-                upload, new = one(jax.tree.map(lambda a: a[0], state), number[0])
+                upload, new = one(take(at[0]), number[0])
                 added = jax.tree.map(lambda t, u: t + _weigh(weight[0], u), total, upload)
                 return added, jax.tree.map(lambda a: a[None], new)
-            upload, new = jax.vmap(one)(state, number)
+            upload, new = jax.vmap(one)(take(at), number)
             return jax.tree.map(lambda t, u: t + jax.vmap(_weigh)(weight, u).sum(0), total, upload), new
 
-        parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk, *a.shape[1:]), (states, who, weights))
-        first = jax.tree.map(lambda a: a[0, 0], (parts[0], parts[1]))
-        total = zeros(jax.eval_shape(lambda: one(*first)[0]))
-        if parts[1].shape[0] == 1:
+        def take(at: Any) -> Any:
+            return jax.tree.map(lambda a: a.at[at].get(mode="promise_in_bounds"), states)
+
+        at = who if table else jnp.arange(len(who))
+        parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk), (at, who, weights))
+        total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0])[0]))
+        if len(parts[0]) == 1:
             total, new = chunk(total, jax.tree.map(lambda a: a[0], parts))
         else:
             total, new = jax.lax.scan(chunk, total, parts)
@@ -146,7 +156,7 @@ def cohort_program(
     return jax.shard_map(
         device,
         mesh=mesh,
-        in_specs=(same, same, spread, spread, spread, same, same, same),
+        in_specs=(same, same, same if table else spread, spread, spread, same, same, same),
         out_specs=(same, spread, same),
         check_vma=False,
     )
