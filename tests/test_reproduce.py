@@ -266,6 +266,21 @@ def test_what_was_stopped_goes_on(made: Made, tmp_path: Path) -> None:
     assert saving.read(half / "result.json").measured == whole.measured
 
 
+def test_part_by_part(made: Made, tmp_path: Path) -> None:
+    whole, out = saving.read(made.out / "result.json").measured, tmp_path / "runs/digits-two-small"
+    said = type_(tmp_path, "--part", "two labels")
+    assert not (out / "all").exists()
+    first = saving.read(out / "result.json").measured
+    assert first == {name: whole[name] for name in whole if name.startswith("two labels")}
+    assert "3 not measured" in said
+    type_(tmp_path, "--part", "all")
+    second = saving.read(out / "result.json").measured
+    assert second == {name: whole[name] for name in whole if "less that of" not in name}
+    assert {name.split(":")[0] for name in second} == {"two labels", "all"}
+    type_(tmp_path)  # all there is: what is of both parts
+    assert saving.read(out / "result.json").measured == whole
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = described("digits-two", DIGITS)
@@ -289,6 +304,10 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
     [
         (["apfl-tabel2"], "unknown reproduction 'apfl-tabel2': did you mean 'apfl-table2'? Allowed: apfl-fig2, "),
         (["apfl-table2", "--scale", "smal"], "unknown scale 'smal': did you mean 'small'? Allowed: small, paper"),
+        (
+            ["apfl-fig2", "--part", "2 clases"],
+            "unknown part '2 clases': did you mean '2 classes'? Allowed: 2 classes, ",
+        ),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
     ],

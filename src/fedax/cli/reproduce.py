@@ -23,6 +23,10 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option("--seeds", metavar="N", min=1, help="So many seeds in place of the table's.")
     ] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", metavar="NAME", help="Only this part of it, such as one cell; may be given again."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where to. Default: runs/<id>-<scale>.")
     ] = None,
@@ -41,6 +45,7 @@ def reproduce(
     fedax reproduce apfl-fig2                       at small scale: minutes
     fedax reproduce apfl-fig2 --scale paper         as printed: hours, or a bigger machine
     fedax reproduce apfl-fig2 --seeds 5
+    fedax reproduce apfl-fig2 --part "2 classes"    of several settings, one
 
     \b
     What was stopped goes on when the same command is given again.
@@ -58,7 +63,8 @@ def reproduce(
     if not name:
         show_all()
         return
-    _carry_out(load(name), chosen, out or Path("runs") / f"{name}-{chosen}", seeds, save=save, quiet=quiet)
+    where = out or Path("runs") / f"{name}-{chosen}"
+    _carry_out(load(name), chosen, where, seeds, part or [], save=save, quiet=quiet)
 
 
 def _write_page(path: Path) -> None:
@@ -89,7 +95,14 @@ def show_all() -> None:
 
 
 def _carry_out(
-    reproduction: Reproduction, scale: Scale, out: Path, seeds: int | None, *, save: bool, quiet: bool
+    reproduction: Reproduction,
+    scale: Scale,
+    out: Path,
+    seeds: int | None,
+    parts: list[str],
+    *,
+    save: bool,
+    quiet: bool,
 ) -> None:
     """Run it with progress, write its reports, and show what came out."""
     from fedax.cli.console import console
@@ -107,7 +120,7 @@ def _carry_out(
         return watch(console(), quiet)
 
     try:
-        result, made = carry_out(reproduction, scale, out, seeds=seeds, watch=watched)
+        result, made = carry_out(reproduction, scale, out, seeds=seeds, parts=parts, watch=watched)
     except Interrupted:
         raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
     pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]

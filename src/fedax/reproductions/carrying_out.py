@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedax import report
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
 from fedax.experiments import Experiment, Progress, resume, resume_sweep, run, sweep
 from fedax.experiments.folder import EXPERIMENT, as_json, read_json, refuse_taken, versions, write_json
 from fedax.experiments.schema import slug
@@ -19,7 +19,7 @@ from fedax.report.summary import differing, flat
 from fedax.reproductions.description import Quantity, Reproduction, Scale, Setting
 from fedax.reproductions.measures import MEASURES
 from fedax.reproductions.measuring import measured, quickest
-from fedax.reproductions.saving import ABOUT, RESULT, Result
+from fedax.reproductions.saving import ABOUT, RESULT, Result, read
 from fedax.reproductions.verdict import Measured
 
 
@@ -36,6 +36,7 @@ def carry_out(
     out: Path,
     *,
     seeds: int | None = None,
+    parts: Sequence[str] = (),
     watch: Watch = lambda title: nullcontext(Progress()),
 ) -> tuple[Result, dict[Path, list[Path]]]:
     """Run what is not there yet and measure all that the paper's figures and claims ask for; with the result, the
@@ -43,17 +44,25 @@ def carry_out(
 
     out: a new directory, or one in which the same reproduction was begun, which goes on.
     seeds: how many, in place of the table's.
+    parts: the names of those that are run, if not all; what was measured of others in `out` is kept.
     watch: is given the title of what follows, and is told what happens in it.
     """
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
+    names = [setting.part for setting in settings]
+    for part in parts:
+        if part not in names:
+            raise unknown("part", part, names)
     _claim(out, as_json(about))
     began = time.monotonic()
     made: dict[Path, list[Path]] = {}
     runs: dict[str, list[Run]] = {}
     folders: dict[str, Path] = {}
-    numbers: dict[str, Measured] = {}
+    before = read_json(out / RESULT)  # of an earlier command: of other parts, or of these, if they are measured anew
+    numbers: dict[str, Measured] = {} if before is None else read(out / RESULT).measured
     for setting in settings:
+        if parts and setting.part not in parts:
+            continue
         folder = folders[setting.part] = out / (slug(setting.part) if setting.part else "experiment")
         with watch(setting.part) as progress:
             if reproduction.measure is None:
@@ -63,19 +72,18 @@ def carry_out(
                 found = MEASURES[reproduction.measure](setting, folder, progress)
                 whose = setting.part or None
                 numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
-    numbers |= _numbers(reproduction, scale, runs, folders)
-    before = read_json(out / RESULT) or {}  # of an earlier command, which this one may only have measured anew
-    minutes = (before.get("minutes") or 0) + (time.monotonic() - began) / 60
+    numbers |= _numbers(reproduction, scale, runs, folders, whole=not parts)
+    minutes = ((before or {}).get("minutes") or 0) + (time.monotonic() - began) / 60
     result = Result(reproduction.id, scale, numbers, minutes, versions())
     write_json(out / RESULT, result.as_json())
     return result, made
 
 
 def _numbers(
-    reproduction: Reproduction, scale: Scale, runs: dict[str, list[Run]], folders: dict[str, Path]
+    reproduction: Reproduction, scale: Scale, runs: dict[str, list[Run]], folders: dict[str, Path], *, whole: bool
 ) -> dict[str, Measured]:
-    """What figures and claims ask for, from runs and the directories of sweeps."""
-    asked = reproduction.quantities(scale)
+    """What figures and claims ask for, from runs and the directories of sweeps; of all parts together if all ran."""
+    asked = [q for q in reproduction.quantities(scale) if whole or q.part in folders]
     found = {str(q): quickest(q, folders) if q.quickest else measured(q, runs) for q in asked}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -11,7 +11,7 @@ The setting: strength, optimum, clients, steps, total, record, rates, methods, s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,15 +22,14 @@ import numpy as np
 
 from fedax.algorithms import Algorithm, FedAc, FedAvg, MinibatchAccSGD, MinibatchSGD
 from fedax.data import Federation, Homogeneous, load
-from fedax.errors import DivergedError
 from fedax.experiments import Progress, Run
 from fedax.problem import Problem
 from fedax.regularizers import SquaredL2
 from fedax.reproductions.description import Setting
 from fedax.reproductions.measuring import spread
 from fedax.reproductions.verdict import Measured
-from fedax.simulation import Simulation
 from fedax.simulation.result import read_history, write_whole
+from fedax.simulation.sweep import sweep
 
 METHODS: dict[str, Callable[[float, float], Algorithm]] = {
     "FedAvg": lambda lr, mu: FedAvg(lr=lr),
@@ -54,28 +53,30 @@ def measure(setting: Setting, folder: Path, progress: Progress) -> dict[tuple[st
 
 
 def _runs(table: dict[str, Any], folder: Path, progress: Progress) -> Iterator[dict[str, Any]]:
-    """The runs of a cell, each written down as it ends."""
-    path = folder / RUNS
+    """The runs of a cell; a method's rates are one sweep, written down as it ends."""
+    path, rates = folder / RUNS, table["rates"]
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = list(read_history(path)) if path.is_file() else []
     done = {(row["method"], row["seed"], row["lr"]) for row in rows}
-    yield from rows
     grids = [Run(method, seed, folder) for method, seed in product(table["methods"], table["seeds"])]
-    progress.begin(grids, len(table["rates"]))
+    rounds = table["total"] // table["steps"]
+    progress.begin(grids, rounds * len(rates))
     task, federation = problem(table["strength"]), load("a9a", partition=Homogeneous(table["clients"]), split=None)
     for grid in grids:
         progress.start(grid)
-        for number, lr in enumerate(table["rates"], 1):
-            if (grid.label, grid.seed, lr) not in done:
-                algorithm = METHODS[grid.label](lr, table["strength"])
-                best = best_loss(task, federation, algorithm, table, grid.seed) - table["optimum"]
-                rows.append({"method": grid.label, "seed": grid.seed, "lr": lr, "best": best})
-                write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
-                yield rows[-1]
-            progress.advance(number)
+        left = [lr for lr in rates if (grid.label, grid.seed, lr) not in done]
+        if left:
+            algorithms = [METHODS[grid.label](lr, table["strength"]) for lr in left]
+            found = best_losses(task, federation, algorithms, table, grid.seed, progress.advance)
+            rows += [
+                {"method": grid.label, "seed": grid.seed, "lr": lr, "best": best - table["optimum"]}
+                for lr, best in zip(left, found, strict=True)
+            ]
+            write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
         lowest = min(row["best"] for row in rows if (row["method"], row["seed"]) == (grid.label, grid.seed))
         shown = {"train_loss": lowest + table["optimum"]}
-        progress.end(replace(grid, status="finished", round=len(table["rates"]), metrics=shown))
+        progress.end(replace(grid, status="finished", round=rounds * len(rates), metrics=shown))
+    yield from rows
 
 
 def problem(strength: float) -> Problem:
@@ -88,14 +89,22 @@ def problem(strength: float) -> Problem:
     )
 
 
-def best_loss(task: Problem, federation: Federation, algorithm: Algorithm, table: dict[str, Any], seed: int) -> float:
-    """The lowest recorded objective; infinite for a run that diverged at once."""
-    steps, lowest = table["steps"], np.inf
-    simulation = Simulation(
+def best_losses(
+    task: Problem,
+    federation: Federation,
+    algorithms: Sequence[Algorithm],
+    table: dict[str, Any],
+    seed: int,
+    say: Callable[[int], None] | None = None,
+) -> list[float]:
+    """Each setting's lowest recorded objective; infinite for a run that diverged at once."""
+    steps = table["steps"]
+    results = sweep(
         task,
         federation,
-        algorithm,
+        algorithms,
         rounds=table["total"] // steps,
+        on_progress=say,
         local_steps=steps,
         batch_size=1,
         sampling="iid",
@@ -103,10 +112,4 @@ def best_loss(task: Problem, federation: Federation, algorithm: Algorithm, table
         eval_every=max(1, table["record"] // steps),
         eval_on=("train",),
     )
-    try:
-        for row in simulation:
-            if row["round"]:
-                lowest = min(lowest, row["train_objective"])
-    except DivergedError:
-        pass
-    return float(lowest)
+    return [min((row["train_objective"] for row in r.history if row["round"]), default=np.inf) for r in results]
