@@ -1,7 +1,7 @@
 """What a reproduction says of itself: one TOML file each in `tables/`, the paper's figures and claims among it.
 
 title, paper, where, note           what it is, and where in the paper
-data, minutes                       what must be at hand, and the rough time at small scale
+data, minutes, hours                what must be at hand, the rough time at small and, where it is long, at paper scale
 departures.always, .paper, .small   where the setting is not the paper's, a sentence each
 experiment                          an experiment as `fedax run` takes it, at the paper's scale, or
 measure                             a function of `fedax.reproductions.measures` instead, with its settings
@@ -182,6 +182,7 @@ class Reproduction(Table):
     note: str
     data: list[str] = []
     minutes: float
+    hours: float | None = None
     departures: Departures = Departures()
     experiment: dict[str, Any] | None = None
     measure: str | None = None

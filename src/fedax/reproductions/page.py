@@ -46,10 +46,12 @@ def summary(reproduction: Reproduction, scale: Scale) -> str:
     """What came out at a scale, in a line.
 
     >>> from fedax.reproductions.description import load
-    >>> summary(load("fedspeed-table1"), "paper")
-    'not run yet'
+    >>> summary(load("fedspeed-table1"), "paper")[:20]
+    'not run (about 1,000'
     """
     found = saved(reproduction.id, scale)
+    if found is None and scale == "paper" and reproduction.hours is not None:
+        return f"not run (about {reproduction.hours:,g} hours on two cores)"
     if found is None:
         return NOT_RUN
     judgement = judge(reproduction, scale, found.measured)

@@ -1,0 +1,77 @@
+"""Roughly how many hours a reproduction takes at the paper's scale on this machine.
+
+    python benchmarks/hours.py [ID ...]      (FEDAX_DATA for real data)
+
+A few local steps of the first method are timed for each model and cohort, and multiplied by the steps, rounds, seeds
+and settings of all parts and by the gradients that each method takes a step. Data that are not here (CIFAR-100,
+TinyImagenet) are taken to cost what the same model costs on those that are. Without an ID: all that have no saved
+result at the paper's scale. The tables' `hours` are these, in round numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.experiments.building import options, prepare
+from fedax.reproductions import ids, load
+from fedax.reproductions.saving import saved
+from fedax.simulation import Simulation
+
+STEPS, ROUNDS = 2, 2
+
+
+def steps_a_round(experiment: Any, rows: float) -> float:
+    """Local steps of a client with so many rows."""
+    if experiment.local_steps is not None:
+        return float(experiment.local_steps)
+    return float(experiment.local_epochs) * max(1.0, rows / experiment.batch_size)
+
+
+def seconds_a_step(experiment: Any) -> tuple[float, float]:
+    """Of a round whose clients take one step, by the first method; and the rows of a client."""
+    problem, federation = prepare(experiment)
+    how = options(experiment, 0) | {"local_epochs": None, "local_steps": STEPS, "rounds": 10**6, "eval_every": 10**6}
+    run = Simulation(problem, federation, experiment.algorithm[0].build(), protocol=False, **how)
+    took = []
+    for _ in range(1 + ROUNDS):
+        began = time.perf_counter()
+        run.state, good = run.engine.advance(run.algorithm, run.state, 1, run.data)
+        assert good
+        took.append(time.perf_counter() - began)
+    return min(took[1:]) / STEPS, float(federation.train.count.mean())
+
+
+def hours(name: str) -> float:
+    """Of all parts."""
+    known: dict[Any, tuple[float, float]] = {}
+    total = 0.0
+    for setting in load(name).at("paper"):
+        experiment = setting.experiment()
+        key = (str(experiment.model), experiment.cohort, experiment.batch_size)
+        if key not in known:
+            try:
+                known[key] = seconds_a_step(experiment)
+            except FedaxError as error:
+                print(f"  {setting.part}: {error}", flush=True)
+                known[key] = next(iter(known.values()))
+        each, rows = known[key]
+        gradients = sum(table.build().gradients_a_step() for table in experiment.algorithm)
+        settings = 1 if experiment.sweep is None else math.prod(len(v) for v in experiment.sweep.values.values())
+        part = each * steps_a_round(experiment, rows) * gradients * experiment.rounds * len(experiment.seeds) * settings
+        total += part
+        print(f"  {setting.part or name}: {each:.3g} s a step of the cohort, {part / 3600:.3g} h", flush=True)
+    return total / 3600
+
+
+def main() -> None:
+    """A line for each."""
+    for name in sys.argv[1:] or [name for name in ids() if load(name).measure is None and saved(name, "paper") is None]:
+        print(f"{name}: {hours(name):.3g} hours", flush=True)
+
+
+if __name__ == "__main__":
+    main()
