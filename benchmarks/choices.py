@@ -43,7 +43,7 @@ MODELS: tuple[tuple[str, str, dict[str, Any], int], ...] = (
     ("mnist", "cnn", {"channels": (4, 8), "dense": ()}, 20),
     ("cifar10", "small_cnn_gn", {"channels": (16, 32, 32)}, 20),
 )
-CHUNKS = (50, 250, 500, 1000)
+CHUNKS = (10, 25, 100, 250, 500, 1000)
 BLOCKS = (64, 128, 256, 512, 1024)
 
 

@@ -265,7 +265,7 @@ def fedlab(task: Workload, simulation: Any) -> Runner:
 
 PEERS: dict[str, tuple[str, Callable[[Workload, Any], Runner]]] = {
     "FedJAX": ("fedjax", fedjax),
-    "Flower": ("flwr", flower),
+    "Flower": ("ray", flower),
     "pfl": ("pfl", pfl),
     "FedLab": ("fedlab", fedlab),
 }

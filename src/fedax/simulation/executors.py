@@ -24,9 +24,8 @@ from fedax.problem import BLOCK, Problem
 from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
-BATCHED_LIMIT = 1 << 16  # floats of a local step up to which batching clients beats looping over them on a CPU
+NEAR = 1 << 16  # floats that stay near a core: clients whose local steps take so many together are batched
 THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
-CHUNK_FLOATS = 1 << 19  # floats of models that a chunk of batched clients takes: what the caches hold
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +49,7 @@ def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: 
     Executor(name='looped', devices=1, chunk=1, places=5)
     """
     if name == "auto":
-        name = "batched" if work <= BATCHED_LIMIT else "looped"
+        name = "batched" if work <= NEAR else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
     if name == "looped" and size >= THREADED:  # an idle core costs more than sharing out clients gains
         devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
@@ -58,7 +57,7 @@ def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: 
     if name != "batched":
         chunk = 1
     elif chunk is None:
-        chunk = max(1, CHUNK_FLOATS // max(1, size))
+        chunk = max(1, NEAR // max(1, int(work)))
     chunk = min(chunk, share)
     chunks = -(-share // chunk)
     chunk = -(-share // chunks)

@@ -29,7 +29,6 @@ from fedax.problem import Problem
 from fedax.simulation.checkpoints import STATES, Checkpoints
 from fedax.simulation.debug import DebugEngine
 from fedax.simulation.engine import Engine
-from fedax.simulation.executors import CHUNK_FLOATS
 from fedax.simulation.moments import Watch, moments
 from fedax.simulation.newcomers import Newcomers, hold_out
 from fedax.simulation.plan import check_positive, make_plan
@@ -42,6 +41,7 @@ from fedax.vectors import size
 log = logging.getLogger("fedax")
 EXECUTORS = ("auto", "batched", "looped", "debug")
 CHECKPOINTS = "checkpoints"
+MADE = 1 << 19  # floats of the clients that are made at a time
 
 
 class Simulation:
@@ -112,7 +112,7 @@ class Simulation:
         x0 = first_parameters(problem, algorithm, self.federation, self.seed)
         if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
             made_rows = plan.max_rows * sum(array[0].size for array in self.federation.arrays.values())
-            chunk = max(1, CHUNK_FLOATS // max(size(x0), made_rows))
+            chunk = max(1, MADE // max(size(x0), made_rows))
         arrays = self.federation.arrays
         self.executor, mesh = choose_devices(executor, problem, x0, arrays, plan, steps, devices, chunk)
         made = DebugEngine if self.executor.name == "debug" else Engine
