@@ -45,13 +45,13 @@ def seconds_a_step(experiment: Any) -> tuple[float, float]:
     return min(took[1:]) / STEPS, float(federation.train.count.mean())
 
 
-def hours(name: str) -> float:
-    """Of all parts."""
-    known: dict[Any, tuple[float, float]] = {}
+def hours(name: str, known: dict[Any, tuple[float, float]]) -> float:
+    """Of all parts; `known` are the seconds of a step that were measured before."""
     total = 0.0
     for setting in load(name).at("paper"):
         experiment = setting.experiment()
-        key = (str(experiment.model), experiment.cohort, experiment.batch_size)
+        size = experiment.data.partition.clients if hasattr(experiment.data.partition, "clients") else None
+        key = (str(experiment.model), experiment.cohort, experiment.batch_size, size, experiment.data.name == "mnist")
         if key not in known:
             try:
                 known[key] = seconds_a_step(experiment)
@@ -69,8 +69,9 @@ def hours(name: str) -> float:
 
 def main() -> None:
     """A line for each."""
+    known: dict[Any, tuple[float, float]] = {}
     for name in sys.argv[1:] or [name for name in ids() if load(name).measure is None and saved(name, "paper") is None]:
-        print(f"{name}: {hours(name):.3g} hours", flush=True)
+        print(f"{name}: {hours(name, known):.3g} hours", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 
 import fedax
 from conftest import vector
+from fedax.experiments import parse
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS, PADDING, flip_crop
 
@@ -105,3 +106,10 @@ def test_full_local_gradients_are_of_the_images_as_they_are():
     options = {**OPTIONS, "batch_size": None}
     pair = [fedax.simulate(problem(a), images(), fedax.FedAvg(lr=0.1), **options) for a in (flip_crop, None)]
     np.testing.assert_array_equal(*(vector(result.model) for result in pair))
+
+
+@pytest.mark.parametrize(("said", "meant"), [("none", None), ("flip-crop", "flip-crop")])
+def test_an_experiment_names_its_augmentation(said, meant):
+    table = {"rounds": 1, "batch_size": 5, "data": {"name": "digits"}, "model": {"name": "logistic"}}
+    made = parse({**table, "problem": {"augment": said}, "algorithm": {"name": "FedAvg", "lr": 0.1}})
+    assert made.problem.augment == meant

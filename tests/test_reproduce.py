@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,15 +15,17 @@ import pytest
 
 from fedax.cli import invoke
 from fedax.errors import FedaxError
+from fedax.experiments.building import options, prepare
 from fedax.experiments.folder import resolved_comparison, write_json
 from fedax.experiments.resuming import recall
 from fedax.reproductions import SCALES, Measured, ids, judge, load, page, saving
 from fedax.reproductions.carrying_out import carry_out
-from fedax.reproductions.description import Quantity, described
+from fedax.reproductions.description import Quantity, Scale, described
 from fedax.reproductions.fedac import METHODS
 from fedax.reproductions.measures import MEASURES
 from fedax.reproductions.measuring import quickest
 from fedax.reproductions.merging import merged
+from fedax.simulation import Simulation
 
 ROOT = Path(__file__).parent.parent
 #: the experiments that the papers report
@@ -86,6 +89,16 @@ def test_the_papers_own_figures() -> None:
     (small,) = (s for s in load("feddeper-table1").at("paper") if s.part == "MNIST, CNN, 10 of 100")
     rho = {table.label: table.options.get("rho") for table in small.experiment().algorithm}
     assert rho["FedDeper"] == 0.005
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_constrained_runs_begin_inside_their_balls(scale: Scale) -> None:
+    if "FEDAX_DATA" not in os.environ:
+        pytest.skip("needs QMNIST below FEDAX_DATA")
+    for setting in load("fco-constrained").at(scale):
+        made = setting.experiment()
+        problem, federation = prepare(made)
+        Simulation(problem, federation, made.algorithm[0].build(), protocol=False, **options(made, 0))
 
 
 def test_measures_know_their_methods() -> None:

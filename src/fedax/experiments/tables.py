@@ -226,9 +226,9 @@ class ProblemTable(Table):
     @field_validator("augment")
     @classmethod
     def _is_known_augmentation(cls, augment: str | None) -> str | None:
-        if augment is not None and augment not in AUGMENTATIONS:
-            raise unknown("augmentation", augment, AUGMENTATIONS)
-        return augment
+        if augment not in (None, "none", *AUGMENTATIONS):
+            raise unknown("augmentation", augment, ("none", *AUGMENTATIONS))
+        return None if augment == "none" else augment
 
 
 def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:
