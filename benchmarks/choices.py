@@ -85,7 +85,7 @@ def batched(repeats: int) -> Iterator[dict[str, Any]]:
 
 
 def chunk(repeats: int) -> Iterator[dict[str, Any]]:
-    """A round by chunks; 0 is the engine's own."""
+    """A round by chunks, the engine's own first."""
     clients = SyntheticClients(
         clients=4_000, gamma=0.5, beta=0.5, rows=40, features=60, classes=10, test_share=0.2
     ).federation(0)

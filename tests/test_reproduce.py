@@ -95,7 +95,7 @@ def test_the_papers_own_figures() -> None:
 def test_constrained_runs_begin_inside_their_balls(scale: Scale) -> None:
     if "FEDAX_DATA" not in os.environ:
         pytest.skip("needs QMNIST below FEDAX_DATA")
-    for setting in load("fco-constrained").at(scale):
+    for setting in load("fco-constrained").at(scale):  # a simulation refuses to begin outside
         made = setting.experiment()
         problem, federation = prepare(made)
         Simulation(problem, federation, made.algorithm[0].build(), protocol=False, **options(made, 0))
