@@ -4,8 +4,9 @@
 
 SCAFFOLD, so that every client has a state of the model's size, on generated clients that are made as they take part;
 "disk" is FedDeper with a multilayer perceptron and 4 GiB for the models that clients keep, of which 100,000 clients
-need twenty times as much. Each measurement has a process of its own, whose peak memory is then its own as well. "bare"
-is that of a process that only imports Fedax. The figures are saved in results/growth.json and written, as a table and a
+need twenty times as much. Each measurement has a process of its own, whose peak memory is then its own as well; the
+sizes of an axis are measured in turn, three times over, and compared with the first of their turn. "bare" is the memory
+of a process that only imports Fedax. The figures are saved in results/growth.json and written, as a table and a
 picture, into docs/performance.md; axes that are not asked for keep the rows they have.
 """
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 SAVED = HERE / "results" / "growth.json"
 PAGE = HERE.parent / "docs" / "performance.md"
 PICTURE = PAGE.parent / "performance" / "growth.svg"
-CLASSES, BATCH, REPEATS, ROUNDS = 10, 8, 5, 400
+CLASSES, BATCH, REPEATS, ROUNDS, TURNS = 10, 8, 5, 400, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +129,23 @@ def apart(size: Size, longest: float) -> dict[str, Any]:
     return {**dataclasses.asdict(size), "parameters": size.parameters, **figures}
 
 
+def together(turns: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One row for each size from those of all turns."""
+    rows = []
+    for same in zip(*turns, strict=True):
+        low, middle, high = zip(*(row["ms a round"] for row in same), strict=True)
+        times = [row["ms a round"][1] / turn[0]["ms a round"][1] for row, turn in zip(same, turns, strict=True)]
+        rows.append(
+            {
+                **same[-1],
+                "ms a round": [min(low), statistics.median(middle), max(high)],
+                "times": [round(t, 3) for t in (min(times), statistics.median(times), max(times))],
+                "peak MB": max(row["peak MB"] for row in same),
+            }
+        )
+    return rows
+
+
 def markdown(table: dict[str, list[dict[str, Any]]]) -> str:
     """The table for the documentation: what grows along each axis is in bold, and its first row is the measure."""
     head = ["method", "clients", "cohort", "steps", "parameters", "ms a round", "times", "peak MB", "states"]
@@ -138,8 +156,9 @@ def markdown(table: dict[str, list[dict[str, Any]]]) -> str:
             cells = [row["method"]]
             for key in ("clients", "cohort", "steps", "parameters"):
                 cells.append(f"**{row[key]:,}**" if key == ALONG.get(axis, axis) else f"{row[key]:,}")
-            times = middle / rows[0]["ms a round"][1]
-            cells += [f"{middle:.3g} ({low:.3g} to {high:.3g})", f"{times:.3g}", f"{row['peak MB']:,}", row["states"]]
+            cells.append(f"{middle:.3g} ({low:.3g} to {high:.3g})")
+            low, middle, high = row["times"]
+            cells += ["1" if row is rows[0] else f"{middle:.3g} ({low:.3g} to {high:.3g})", f"{row['peak MB']:,}", row["states"]]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -199,10 +218,11 @@ def main() -> None:
         parser.error(f"no axis {', '.join(sorted(unknown))}: there are {', '.join(AXES)}")
     table = json.loads(SAVED.read_text()) if SAVED.is_file() else {}
     for axis in given.axes or AXES:
-        table[axis] = []
-        for size in AXES[axis][: 2 if given.look else None]:
-            table[axis].append(apart(size, given.longest))
-            print(json.dumps(table[axis][-1]), flush=True)
+        turns = []
+        for _ in range(1 if given.look else TURNS):
+            turns.append([apart(size, given.longest) for size in AXES[axis][: 2 if given.look else None]])
+            print(axis, json.dumps([row["ms a round"] for row in turns[-1]]), flush=True)
+        table[axis] = together(turns)
     table = {axis: table[axis] for axis in AXES if axis in table}
     print(markdown(table))
     if not given.look:
