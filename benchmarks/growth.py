@@ -158,7 +158,11 @@ def markdown(table: dict[str, list[dict[str, Any]]]) -> str:
                 cells.append(f"**{row[key]:,}**" if key == ALONG.get(axis, axis) else f"{row[key]:,}")
             cells.append(f"{middle:.3g} ({low:.3g} to {high:.3g})")
             low, middle, high = row["times"]
-            cells += ["1" if row is rows[0] else f"{middle:.3g} ({low:.3g} to {high:.3g})", f"{row['peak MB']:,}", row["states"]]
+            cells += [
+                "1" if row is rows[0] else f"{middle:.3g} ({low:.3g} to {high:.3g})",
+                f"{row['peak MB']:,}",
+                row["states"],
+            ]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

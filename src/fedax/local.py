@@ -20,10 +20,8 @@ from fedax.algorithms.base import Algorithm, Context
 from fedax.problem import Batch, FullOracle, Oracle, Problem
 from fedax.randomness import Sampling
 from fedax.schedules import register
-from fedax.vectors import size
 
 T = TypeVar("T")
-LARGE = 1_000_000  # floats of a local state from which copying it in every step would show
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +202,7 @@ class Client:
     def work(self, algorithm: Algorithm, message: Any, state: Any, loop: Callable[..., Any] = jax.lax.fori_loop) -> Any:
         """begin, K steps, finish: the upload and the client's new state.
 
-        `loop(0, steps, body, carry)` may be the compiled loop or a plain one.
+        `loop(0, steps, body, carry)` may be a compiled loop or a plain one.
         """
         ctx, oracle = self.context(), self.oracles()
         local = algorithm.at(ctx).begin(message, state, ctx)
@@ -213,12 +211,7 @@ class Client:
             here = dataclasses.replace(ctx, step=k)
             return alike(algorithm.at(here).step(local, oracle(k), message, state, here), local)
 
-        if loop is jax.lax.fori_loop and self.plan.equal_steps and self.steps > 1 and size(local) >= LARGE:
-            # The first step on its own and then two an iteration: so XLA can see when weights are done with, and
-            # neither the loop's start nor its steps copy them.
-            local = jax.lax.fori_loop(1, self.steps, body, body(0, local), unroll=2)
-        else:
-            local = loop(0, self.steps, body, local)
+        local = loop(0, self.steps, body, local)
         last = dataclasses.replace(ctx, step=self.steps)
         upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
         return upload, alike(new, state)
@@ -227,6 +220,17 @@ class Client:
         """What a client that comes after training does: nothing to upload, and its new state."""
         ctx = self.context()
         return (), alike(algorithm.at(ctx).join(server, state, self.full(), self.steps), state)
+
+
+def peeled(first: int, last: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
+    """`jax.lax.fori_loop` with its first step outside and then two an iteration.
+
+    So XLA can see when weights are done with, and neither the loop's start nor its steps copy them.
+
+    >>> int(peeled(0, 5, lambda k, total: total + k, 0))
+    10
+    """
+    return jax.lax.fori_loop(first + 1, last, body, body(first, carry), unroll=2)
 
 
 def alike(new: Any, old: Any) -> Any:

@@ -8,6 +8,7 @@ Places left over when the cohort does not divide evenly are filled by clients of
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -19,13 +20,15 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
-from fedax.local import Client, Data, Plan
+from fedax.local import Client, Data, Plan, peeled
 from fedax.problem import BLOCK, Problem
 from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
 NEAR = 1 << 16  # floats that stay near a core: clients whose local steps take so many together are batched
 THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
+LARGE = 1_000_000  # parameters from which copying them in every step shows,
+HEAVY = 32  # unless a step takes so many floats for each: then only compiling takes longer, three times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +39,18 @@ class Executor:
     devices: int
     chunk: int  #: clients batched together on one device (1 when looped)
     places: int  #: the cohort, rounded up to fill devices and chunks
+    peeled: bool = False  #: the first local step is outside the loop
 
 
 def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None) -> Executor:
     """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats.
 
     >>> choose("auto", 10, 200_000, 240_000, 2, None)
-    Executor(name='looped', devices=2, chunk=1, places=10)
+    Executor(name='looped', devices=2, chunk=1, places=10, peeled=False)
     >>> choose("auto", 9, 100, 2_000, 2, None)
-    Executor(name='batched', devices=2, chunk=5, places=10)
+    Executor(name='batched', devices=2, chunk=5, places=10, peeled=False)
     >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None)
-    Executor(name='looped', devices=1, chunk=1, places=5)
+    Executor(name='looped', devices=1, chunk=1, places=5, peeled=True)
     """
     if name == "auto":
         name = "batched" if work <= NEAR else "looped"
@@ -61,7 +65,8 @@ def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: 
     chunk = min(chunk, share)
     chunks = -(-share // chunk)
     chunk = -(-share // chunks)
-    return Executor(name, devices, chunk, devices * chunks * chunk)
+    peels = name == "looped" and size >= LARGE and work < HEAVY * size
+    return Executor(name, devices, chunk, devices * chunks * chunk, peels)
 
 
 def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: Plan, steps: Any) -> float:
@@ -98,7 +103,7 @@ def cohort_program(
     plan: Plan,
     executor: Executor,
     mesh: Mesh,
-    work: Callable[..., Any] = Client.work,
+    work: Callable[..., Any] | None = None,
     *,
     table: bool = False,
 ) -> Callable[..., Any]:
@@ -109,6 +114,10 @@ def cohort_program(
 
     work(client, algorithm, message, state) -> upload, new state is what each client does: a round, unless given.
     """
+
+    if work is None:
+        peels = executor.peeled and plan.equal_steps and plan.max_steps > 1
+        work = functools.partial(Client.work, loop=peeled if peels else jax.lax.fori_loop)
 
     def device(
         algorithm: Algorithm,
