@@ -37,7 +37,7 @@ PAUSE = 0.5  # seconds before each timing: idle threads of the other library may
 ROUNDS = {"A": 30, "B": 60, "C": 1, "D": 30, "P": 15, "R": 1}
 SLOW = 5  # others get a fifth of the rounds, and no more than fit into
 LONG = 2.0  # seconds
-TOLERANCE = {"R": 1e-3}  # eleven million numbers through ten steps of a deep network in single precision
+TOLERANCE = {"R": 5e-3}  # ten steps of a deep network in single precision: a rounding that moves one ReLU grows
 RESULTS = Path(__file__).resolve().parent / "results" / "speed.json"
 
 Runner = Callable[[int], float]  #: seconds that so many more rounds took
