@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fedax
 from conftest import LEAST_SQUARES, QUADRATIC, quadratics, regression, vector
 from fedax.models import model
+from fedax.simulation import executors
 
 METHODS = [
     fedax.FedAvg(lr=0.05),
@@ -159,6 +160,16 @@ def test_every_executor_and_chunk_gives_the_same(algorithm):
     ):
         found = models(run(algorithm, **other, **options))
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=str(other))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_steps_outside_the_loop_give_the_same(steps, monkeypatch):
+    method, options = METHODS[1], {"cohort": 5, "rounds": 2, "local_steps": steps, "executor": "looped"}
+    expected = models(run(method, **options))
+    monkeypatch.setattr(executors, "LARGE", 1)
+    monkeypatch.setattr(executors, "HEAVY", 10**9)
+    assert executors.choose("looped", 5, 3, 10, 2, None).peeled
+    np.testing.assert_allclose(models(run(method, **options)), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("algorithm", METHODS, ids=ids)
