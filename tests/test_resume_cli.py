@@ -313,6 +313,7 @@ FURTHER: dict[str, dict[str, Any]] = {
     "divided": {"data": {"name": "haxby"}},
     "generated": {"data": {"name": "synthetic", "preset": "1-1", "rows": 20, "lazy": True, "shown": 5}},
     "budget": {"state_budget": "3MB", "checkpoint_every": 7, "unseen": 0.25, "eval_on": ["train"]},
+    "machine": {"executor": "batched", "devices": 1, "chunk": 3},
 }
 
 
@@ -337,7 +338,7 @@ def test_a_resolved_experiment_is_read_back_as_it_was(tmp_path: Path, name: str)
     table = experiment.algorithm[-1]
     write_json(tmp_path / "experiment.json", {**resolved_run(experiment, table, 5), "devices": 2, "chunk": 1})
     alone = recall(tmp_path)
-    assert alone.seeds == [5]
+    assert (alone.seeds, alone.devices, alone.chunk) == ([5], 2, 1)
     assert [made.resolved() for made in alone.algorithm] == [table.resolved()]
 
 
@@ -387,6 +388,9 @@ def test_clients_made_as_they_are_needed(type_: Fedax) -> None:
         (["checkpoint_every=often"], "checkpoint_every is 'often': it must be a valid number"),
         (["state_budget=much"], "state_budget: state_budget must be a size such as 2GiB or 500MB, not 'much'"),
         (["state_budget=20B"], "state_budget is 20 B: the states of one cohort of 2 clients need"),
+        (["devices=0"], "devices is 0: it must be greater than or equal to 1"),
+        (["devices=99"], "devices must be in [1, "),
+        (["chunk=some"], "chunk is 'some': it must be a valid integer"),
         (["problem.augment=flip-crip"], "problem.augment: unknown augmentation 'flip-crip': did you mean 'flip-crop'?"),
         (["problem.augment=flip-crop"], "problem.augment is 'flip-crop': it needs images, and the rows of iris are 4"),
     ],
@@ -403,11 +407,19 @@ def test_the_budget_of_a_file_decides_where_states_are_kept(type_: Fedax) -> Non
     short = ("run", "flowers.toml", "--set", "rounds=4", "--out")
     assert type_(*short, "devices").code == 0
     size = 4 * (4 * 3 + 3)  # bytes of a client's control variate: 4 features, 3 classes, float32
-    assert type_(*short, "file", "--set", f"state_budget={2 * size}B").code == 0
+    assert type_(*short, "file", "--state-budget", f"{2 * size}B").code == 0
     assert document("devices/result.json")["info"]["states"] == "devices"
     assert document("file/result.json")["info"]["states"] == "FileSlots"
     assert Path("file/model.safetensors").read_bytes() == Path("devices/model.safetensors").read_bytes()
     assert not Path("file/checkpoints").exists()
+
+
+def test_how_clients_are_run_can_be_chosen(type_: Fedax) -> None:
+    chosen = {"executor": "batched", "devices": 1, "chunk": 1}
+    settings = [word for field, value in chosen.items() for word in ("--set", f"{field}={value}")]
+    assert type_("run", "flowers.toml", "--set", "rounds=4", *settings, "--out", "run").code == 0
+    assert {key: document("run/experiment.json")[key] for key in chosen} == chosen
+    assert {key: document("run/result.json")["info"][key] for key in chosen} == chosen
 
 
 def test_augmentation_is_what_the_file_says(type_: Fedax) -> None:

@@ -53,6 +53,14 @@ Log = Annotated[
     list[str],
     typer.Option("--log", metavar="TRACKER", help="Log to tensorboard, mlflow or wandb as well; repeatable."),
 ]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        "--state-budget",
+        metavar="SIZE",
+        help="Memory for clients' states, such as 2GiB (the default); what does not fit is kept on disk.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -138,6 +146,7 @@ def run(
     settings: Set = [],  # noqa: B006
     out: Out = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Run this seed alone.")] = None,
+    state_budget: Budget = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
@@ -149,6 +158,12 @@ def run(
     fedax run experiment.toml --set algorithm.lr=0.05 --set rounds=200
     fedax run experiment.toml --set algorithm.name=SCAFFOLD --seed 3
     fedax run experiment.toml --out runs/first
+    fedax run experiment.toml --state-budget 4GiB
+
+    \b
+    The engine chooses how clients are run and says so in experiment.json; to choose yourself:
+    fedax run experiment.toml --set executor=looped --set devices=1
+    fedax run experiment.toml --set executor=batched --set chunk=50
 
     \b
     On two machines, the same on each, with FEDAX_PROCESS=1 on the second:
@@ -162,7 +177,7 @@ def run(
         model = { name = "mlp", hidden = \\[64] }
         algorithm = { name = "FedAvg", lr = 0.1 }
     """
-    overrides = _overrides(settings, log)
+    overrides = _overrides(settings, log, state_budget)
     if seed is not None:
         overrides.append(("seeds", f"[{seed}]"))
     from fedax.experiments import read
@@ -195,6 +210,7 @@ def compare(
     trials: Annotated[
         int | None, typer.Option("--trials", metavar="N", min=1, help="Settings of each method that Optuna tries.")
     ] = None,
+    state_budget: Budget = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
@@ -222,7 +238,7 @@ def compare(
         FedProx.mu = \\[0.01, 0.1, 1]      for one method, by its label
         seed = 100                       default the least that is not reported on
     """
-    overrides = _overrides(settings, log)
+    overrides = _overrides(settings, log, state_budget)
     if budget is not None:
         overrides.append(("budget", f'"{budget}"'))
     if seeds is not None:
@@ -253,6 +269,7 @@ def sweep(
         list[str],
         typer.Option("--method", metavar="LABEL", help="Sweep this method of the file alone; repeatable."),
     ] = [],  # noqa: B006
+    state_budget: Budget = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -277,7 +294,7 @@ def sweep(
     """
     from fedax.experiments import read
 
-    asked = read(experiment, _overrides(settings)).only(methods)
+    asked = read(experiment, _overrides(settings, (), state_budget)).only(methods)
     if asked.sweep is None:
         raise FedaxError(f"{experiment} has no [sweep] table: it must have one with a list such as lr = [0.01, 0.1]")
     _carry_out_sweep(asked, out, quiet)
@@ -374,8 +391,10 @@ def report(
         print(page)
 
 
-def _overrides(settings: list[str], log: Sequence[str] = ()) -> list[tuple[str, str]]:
+def _overrides(settings: list[str], log: Sequence[str] = (), state_budget: str | None = None) -> list[tuple[str, str]]:
     pairs = [("log", f"[{', '.join(map(repr, log))}]")] if log else []
+    if state_budget is not None:
+        pairs.append(("state_budget", repr(state_budget)))
     for setting in settings:
         field, equals, value = setting.partition("=")
         if not equals:

@@ -14,8 +14,9 @@ from fedax.experiments.runner import Outcome, Progress, Run, Runner, Task, plan
 from fedax.experiments.schema import Experiment
 from fedax.simulation.result import HISTORY, read_history
 
-_MACHINE = ("versions", "devices", "chunk", "runs")  # what a resolved experiment says beyond the experiment
-_FREE = ("executor", "checkpoint_every", "state_budget")  # what may change while a comparison is under way
+_MACHINE = ("versions", "runs")  # what a resolved experiment says beyond the experiment
+# What may change while a comparison is under way. A single run goes on with the devices that it began with.
+_FREE = ("executor", "devices", "chunk", "checkpoint_every", "state_budget")
 
 
 def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:

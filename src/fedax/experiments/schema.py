@@ -36,6 +36,8 @@ class Experiment(Table):
     budget: Literal["rounds", "gradients", "floats"] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
     executor: Literal["auto", "batched", "looped", "debug"] = "auto"
+    devices: Count | None = None
+    chunk: Count | None = None
     checkpoint_every: Annotated[float, Field(ge=0)] = 60.0
     state_budget: str | None = None
     log: list[Literal["tensorboard", "mlflow", "wandb"]] | None = None
