@@ -126,14 +126,32 @@ def draw_rows(
     position = jnp.arange(steps * batch, dtype=jnp.int32)
     epoch = position // count
     index = position - epoch * count
-    words = _epoch_words(key, epoch)
     rows = jnp.zeros_like(position)
     if least <= FEW:
-        rows = ranked(_mix(words[0] ^ words[1]), index, count, min(most, FEW))
+        few, epochs = min(most, FEW), (steps * batch - 1) // least + 1
+        if epochs * few <= 2 * steps * batch:  # few rows are left out: the ranks of all cost less than each by itself
+            rows = _ranks(_epoch_word(key, jnp.arange(epochs)), count, few)[epoch, jnp.minimum(index, few - 1)]
+        else:
+            rows = ranked(_epoch_word(key, epoch), index, count, few)
     if most > FEW:
+        words = _epoch_words(key, epoch)
         keys = jax.random.wrap_key_data(jnp.stack(words, axis=-1), impl="threefry2x32")
         rows = jnp.where(count <= FEW, rows, shuffled(keys, index, jnp.maximum(count, FEW)))
     return rows.reshape(steps, batch)
+
+
+def _ranks(word: jax.Array, n: jax.Array, most: int) -> jax.Array:
+    """`ranked` of every index below `most`: [words, most]."""
+    others = jnp.arange(most, dtype=jnp.uint32)
+    hashes = _mix(word[:, None] ^ others)
+    before = (hashes[:, None, :] < hashes[:, :, None]) & (others < n.astype(jnp.uint32))
+    return jnp.sum(before, axis=-1, dtype=jnp.int32)
+
+
+def _epoch_word(key: jax.Array, epoch: jax.Array) -> jax.Array:
+    """One word for each position, the same within an epoch."""
+    first, second = _epoch_words(key, epoch)
+    return _mix(first ^ second)
 
 
 def _epoch_words(key: jax.Array, epoch: jax.Array) -> tuple[jax.Array, jax.Array]:
