@@ -6,8 +6,7 @@ A few local steps of the first method are timed for each model and cohort, and m
 and settings of all parts and by the gradients that each method takes a step. Data that are not here (CIFAR-100,
 TinyImagenet) are taken to cost what the same model costs on those that are. Without an ID: all that have no saved
 result at the paper's scale. The tables' `hours` are of this order: they were written down from runs on a busy machine,
-halved,
-FedSpeed's from the pace of workload R.
+halved, FedSpeed's from the pace of workload R.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def draw_rows(
     rows = jnp.zeros_like(position)
     if least <= FEW:
         few, epochs = min(most, FEW), (steps * batch - 1) // least + 1
-        if epochs * few <= 2 * steps * batch:  # few rows are left out: the ranks of all cost less than each by itself
+        if epochs * few <= 2 * steps * batch:  # nearly all ranks are asked for: cheaper at once
             rows = _ranks(_epoch_word(key, jnp.arange(epochs)), count, few)[epoch, jnp.minimum(index, few - 1)]
         else:
             rows = ranked(_epoch_word(key, epoch), index, count, few)

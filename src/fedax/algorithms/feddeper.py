@@ -39,7 +39,7 @@ class FedDeper(Algorithm):
     lr: rate of both models, above 0; below 1/L for smooth losses.
     rho: weight of the depersonalizing term, from 0 on; 0 is FedAvg. Of the order of lr, at most lr L: the
         paper's 0.03 (10 clients) and 0.005 (100 clients) go with lr 0.01. With m of n clients a round it blows up
-        from about K rho n / (m lam) = 1 on (docs/findings.md).
+        where K rho n / (m lam) is well above 1 (docs/findings.md).
     lam: how much of y the next v takes over, in [1/2, 1]; 1 forgets v. 0.5 is the paper's.
 
     Sends x down and y - x up (d floats each way); a client keeps v. Takes two gradients a step: FedDeper* is
