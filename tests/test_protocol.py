@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -267,6 +270,27 @@ def test_a_shared_experiment_has_no_yardstick(tmp_path):
     outcome = run_experiment(experiment(algorithm={"name": "FedAvg", "lr": 0.1}), tmp_path / "out")
     assert [r.label for r in outcome.runs] == ["FedAvg", "FedAvg"]
     assert protocol(groups(read_all([r.folder for r in outcome.runs])))[1] == []
+
+
+def test_the_shared_model_alone_may_be_evaluated(tmp_path):
+    table = {"algorithm": {"name": "APFL", "lr": 0.2}, "seeds": [0]}
+    both = run_experiment(experiment(**table), tmp_path / "both")
+    shared = run_experiment(experiment(**table, personal=False), tmp_path / "shared")
+    assert [r.label for r in both.runs] == ["APFL", "Local only"]
+    assert [r.label for r in shared.runs] == ["APFL"]
+    rows = [json.loads(line) for line in (shared.folder / "metrics.jsonl").read_text().splitlines()]
+    full = [json.loads(line) for line in (both.runs[0].folder / "metrics.jsonl").read_text().splitlines()]
+    assert not any(key.startswith("personal_") for row in rows for key in row)
+    assert len(rows) == len(full)
+    for row, other in zip(rows, full, strict=True):
+        assert {**other, **row, "seconds": 0} == {**other, "seconds": 0}  # what is left is the same to the bit
+    ours, theirs = fedax.load(shared.folder).personal(1), fedax.load(both.runs[0].folder).personal(1)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)  # and clients' models are kept all the same
+
+
+def test_something_must_be_evaluated():
+    with pytest.raises(FedaxError, match=r"personal is false: LocalOnly\(lr=0.1\) has no shared model"):
+        experiment(algorithm={"name": "LocalOnly", "lr": 0.1}, personal=False)
 
 
 def test_a_local_run_of_ones_own_is_the_yardstick(tmp_path):

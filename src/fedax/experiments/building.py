@@ -54,7 +54,7 @@ def in_memory(federation: Federation | Lazy) -> Federation:
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
     names = """rounds cohort local_steps local_epochs batch_size sampling weighted
-               eval_every eval_on zero_below unseen join_steps executor devices chunk state_budget"""
+               eval_every eval_on personal zero_below unseen join_steps executor devices chunk state_budget"""
     return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
 
 

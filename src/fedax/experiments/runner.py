@@ -189,7 +189,7 @@ class Runner:
             self.federation,
             task.table.build(),
             out=path,
-            protocol=self.experiment.personal,
+            protocol=self.experiment.compared,
             checkpoint_every=self.experiment.checkpoint_every,
             resume=self.resume,
             **options(experiment, seed),

@@ -12,6 +12,7 @@ from fedax.errors import FedaxError, unknown
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
+from fedax.simulation.setup import check_evaluated
 from fedax.simulation.store import byte_count
 
 LOCAL = "LocalOnly"
@@ -30,6 +31,7 @@ class Experiment(Table):
     weighted: bool = False
     eval_every: Count | None = None
     eval_on: Annotated[list[Literal["train", "validation", "test"]], Field(min_length=1)] | None = None
+    personal: bool = True
     zero_below: Annotated[float, Field(ge=0)] = 0.01
     unseen: Annotated[float, Field(ge=0, lt=1)] = 0.0
     join_steps: Count | None = None
@@ -83,7 +85,9 @@ class Experiment(Table):
             self.eval_every = max(1, self.rounds // 50, min(15, self.rounds // 6))  # an evaluation costs about a round
         taken: set[str] = set()
         for table in self.algorithm:
-            table.label = _distinct(table.label or type(table.build()).__name__, taken)
+            method = table.build()
+            check_evaluated(self.personal, method)
+            table.label = _distinct(table.label or type(method).__name__, taken)
             taken.add(slug(table.label))
         if self.sweep is not None:
             self.sweep.check(self.algorithm, self.rounds)
@@ -99,15 +103,15 @@ class Experiment(Table):
         return self.model_copy(update={"rounds": table.rounds, "eval_every": every})
 
     @property
-    def personal(self) -> bool:
+    def compared(self) -> bool:
         """Whether clients have models of their own, or some come after training: then all are compared."""
-        return self.unseen > 0 or any(table.build().personalised for table in self.algorithm)
+        return self.unseen > 0 or (self.personal and any(table.build().personalised for table in self.algorithm))
 
     def with_yardstick(self) -> Experiment:
         """A personal experiment with training alone beside its methods, at the rate of the first personal one."""
         made = [table.build() for table in self.algorithm]
         own = [table for table, method in zip(self.algorithm, made, strict=True) if method.personalised]
-        if not own or any(not method.shared for method in made) or "lr" not in own[0].options:
+        if not self.personal or not own or any(not method.shared for method in made) or "lr" not in own[0].options:
             return self
         local = AlgorithmTable(name=LOCAL, label="Local only", lr=own[0].options["lr"])  # type: ignore[call-arg]
         return self.model_copy(update={"algorithm": [*self.algorithm, local]})

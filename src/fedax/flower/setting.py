@@ -64,6 +64,7 @@ class Setting:
     seed: int = 0
     eval_every: int = 1
     eval_on: tuple[str, ...] = ("train", "validation", "test")  #: as far as clients have such rows
+    personal: bool = True  #: whether clients evaluate their own models
     zero_below: float = 1e-2
     privacy: Privacy | None = None  #: clipping of uploads, and noise on their mean
     secure: float | None = None  #: secure aggregation of uploads whose entries are at most this large; None for plain
@@ -205,7 +206,7 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every zero_below name"
+    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every personal zero_below name"
     options: dict[str, Any] = {name: getattr(asked, name) for name in names.split()}
     if asked.eval_on is not None:
         options["eval_on"] = tuple(asked.eval_on)

@@ -136,7 +136,8 @@ class Worker:
             server = unflatten(sent, jax.eval_shape(algorithm.init, x0), "the server's state")
             model = algorithm.model(server)
             own = unwrap(self._own_model(order, server, before))
-            found |= self._measure("personal_", own)
+            if self.setting.personal:
+                found |= self._measure("personal_", own)
             if order.last:
                 Result(History(), jax.device_get(own), None, 1, {"round": order.round}).save(folder / OWN)
         else:

@@ -26,6 +26,7 @@ def simulate(
     weighted: average by clients' rows instead of uniformly.
     seed: of everything random.
     eval_every: rounds between two evaluations. eval_on: parts to evaluate on, test rows by default.
+    personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
     out: a directory for the metrics log and the models.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.

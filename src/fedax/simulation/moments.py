@@ -83,7 +83,7 @@ def _moment(run: Simulation, at: Snapshot) -> Moment:
     if run.newcomers is not None:
         new = run.newcomers
         state = new.join(algorithm, at.server, at.round)
-        if algorithm.personalised:
+        if run.personal:
             for part, metrics in new.measure(algorithm, state).items():
                 note("personal", part, run.unseen, metrics)
         if local is not None:

@@ -38,7 +38,7 @@ def measure(run: Simulation) -> dict[str, Any]:
             row |= summary(f"{part}_", run.per_client[part])
             if psi is not None:
                 row[f"{part}_objective"] = row[f"{part}_loss"] + float(psi.value(Vector(model)))
-        if algorithm.personalised:
+        if run.personal:
             own = meter.personal(now, run.state.server, run.state.clients, run.measured)
             run.per_client[f"personal_{part}"] = own
             row |= summary(f"personal_{part}_", own)
@@ -57,7 +57,7 @@ def _structure(run: Simulation, psi: Any, model: Any) -> dict[str, float]:
     if run.algorithm.shared:
         row |= structure(psi, jax.device_get(model), truth, run.zero_below)
         row["prox_gradient"] = prox_gradient(run.problem, run.shown, run.measured, Vector(model))
-    if run.algorithm.personalised:
+    if run.personal:
         own = unwrap(run.own_models())
         found = personal_structure(psi, own, truth, run.zero_below)
         row |= {f"personal_{key}": value for key, value in found.items()}

@@ -34,7 +34,7 @@ from fedax.simulation.newcomers import Newcomers, hold_out
 from fedax.simulation.plan import check_positive, make_plan
 from fedax.simulation.recording import measure
 from fedax.simulation.result import HISTORY, History, Result, unwrap, write_whole
-from fedax.simulation.setup import choose_devices, claim, first_parameters, make_meters, say_once
+from fedax.simulation.setup import check_evaluated, choose_devices, claim, first_parameters, make_meters, say_once
 from fedax.simulation.store import FileSlots, Packing, choose_store
 from fedax.vectors import size
 
@@ -66,6 +66,7 @@ class Simulation:
         seed: int = 0,
         eval_every: int = 1,
         eval_on: Sequence[str] | None = None,
+        personal: bool = True,
         out: str | Path | None = None,
         executor: str = "auto",
         chunk: int | None = None,
@@ -91,6 +92,7 @@ class Simulation:
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
         if not isinstance(federation, Federation | Lazy):
             raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
+        check_evaluated(personal, algorithm)
         self.whole = federation.shown_clients if isinstance(federation, Lazy) else federation
         if isinstance(federation, Lazy) and unseen:
             raise FedaxError(f"unseen is {unseen}: clients that are made as they are needed cannot be held out")
@@ -101,7 +103,8 @@ class Simulation:
         if algorithm.lockstep and not plan.equal_steps:
             found = f"local_epochs={local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
-        self.protocol = algorithm.personalised or len(self.unseen) > 0 if protocol is None else protocol
+        self.personal = personal and algorithm.personalised
+        self.protocol = self.personal or len(self.unseen) > 0 if protocol is None else protocol
         self.watch, self.joined = Watch(), np.zeros(trained.clients, np.int64)
         self.problem, self.algorithm, self.plan = problem, algorithm, plan
         self.rows_of = trained.train.count

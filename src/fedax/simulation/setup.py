@@ -86,6 +86,12 @@ def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federat
     return Vector(params)
 
 
+def check_evaluated(personal: bool, algorithm: Algorithm) -> None:
+    """Raise if neither clients' own models are to be evaluated nor is there another."""
+    if not personal and not algorithm.shared:
+        raise FedaxError(f"personal is false: {algorithm!r} has no shared model to evaluate, so it must be true")
+
+
 def make_meters(engine: Engine, federation: Federation, shown: Plan, eval_on: Sequence[str] | None) -> dict[str, Meter]:
     """One meter for each part that is evaluated: those named, else held-out rows where there are any."""
     if eval_on is None:
