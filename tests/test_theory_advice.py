@@ -24,13 +24,14 @@ from fedax.experiments import read
 from fedax.experiments.building import prepare
 from fedax.experiments.tables import AlgorithmTable
 from fedax.regularizers import L1, SquaredL2
+from fedax.reproductions.fedac import problem as logistic
 from fedax.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
 from fedax.theory.advice import LASTING, RARELY, RULES
 from fedax.theory.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1
 from fedax.theory.pictures import PICTURES
 from fedax.vectors import Vector
 
-GRID = Path(__file__).parent.parent / "benchmarks" / "results" / "fedac_a9a.csv"
+GRID = Path(__file__).parent.parent / "experiments" / "results" / "fedac-a9a-rates.csv"
 FLOWERS = """
 rounds = 20
 local_steps = 4
@@ -380,12 +381,7 @@ def test_theory_draws_a_picture(tmp_path, capsys):
     not (Path(os.environ.get("FEDAX_DATA", "/nowhere")) / "a9a").is_dir(), reason="a9a is not below FEDAX_DATA"
 )
 def test_on_a9a_fedacs_proposal_is_within_a_factor_of_10_of_the_best_of_the_grid():
-    start = np.random.RandomState(1).randn(123).astype(np.float32)  # as in benchmarks/fedac_a9a.py
-    problem = fedax.Problem(
-        (lambda key, x: jnp.asarray(start), lambda w, x: x @ w),
-        loss="logistic",
-        regularizer=SquaredL2(1e-3, on="all"),
-    )
+    problem = logistic(strength=1e-3)
     federation = fedax.data.load("a9a", partition=fedax.data.Homogeneous(16), split=None)
     constants = estimate(problem, federation, batch_size=1)
     cells: dict[tuple[int, int], dict[float, list[float]]] = {}
