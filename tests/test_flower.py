@@ -111,6 +111,15 @@ def test_a_run_over_flower_is_the_simulated_one(tmp_path, name):
             close(fedax.load(own).model, theirs.personal(client))
 
 
+def test_the_shared_model_alone_may_be_evaluated(tmp_path):
+    both, shared = setting("APFL"), setting("APFL", personal=False)
+    full, ours = run(tmp_path / "both", both), run(tmp_path / "shared", shared)
+    assert any(key.startswith("personal_") for key in full.history[-1])
+    assert ours.history[-1].keys() == {key for key in full.history[-1] if not key.startswith("personal_")}
+    close(ours.model, full.model)
+    assert len(list((tmp_path / "shared").glob("states/*/client-*/own"))) == shared.clients  # kept all the same
+
+
 def test_clients_of_unequal_size_and_work(tmp_path):
     asked = setting("SCAFFOLD", UNEQUAL, local_steps=None, local_epochs=1, weighted=True, rounds=3)
     close(run(tmp_path, asked).model, simulated(asked).model)
