@@ -47,7 +47,7 @@ def test_finding(title, block, names):
     assert expected
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(block, names)
+        exec(block, dict(names))  # none leans on another
     found = printed.getvalue().splitlines()
     assert len(found) == len(expected)
     for got, wanted in zip(found, expected, strict=True):
