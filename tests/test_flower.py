@@ -118,6 +118,8 @@ def test_the_shared_model_alone_may_be_evaluated(tmp_path):
     assert ours.history[-1].keys() == {key for key in full.history[-1] if not key.startswith("personal_")}
     close(ours.model, full.model)
     assert len(list((tmp_path / "shared").glob("states/*/client-*/own"))) == shared.clients  # kept all the same
+    with pytest.raises(fedax.FedaxError, match="has no shared model to evaluate"):
+        setting(fedax.LocalOnly(lr=0.1), personal=False)
 
 
 def test_clients_of_unequal_size_and_work(tmp_path):

@@ -28,7 +28,7 @@ from fedax.local import Plan
 from fedax.problem import Problem
 from fedax.simulation.fingerprint import source
 from fedax.simulation.plan import check_positive, make_plan
-from fedax.simulation.setup import first_parameters
+from fedax.simulation.setup import check_evaluated, first_parameters
 from fedax.vectors import Vector
 
 Layout = dict[str, tuple[tuple[int, ...], str]]  # of a row: each array's shape and dtype
@@ -84,6 +84,7 @@ class Setting:
         check_positive("cohort", cohort)
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
+        check_evaluated(self.personal, self.algorithm)
         if self.privacy is not None:
             self.privacy.refuse(weighted=self.weighted)
         if self.secure is not None:

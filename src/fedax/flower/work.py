@@ -135,11 +135,11 @@ class Worker:
         if algorithm.personalised:
             server = unflatten(sent, jax.eval_shape(algorithm.init, x0), "the server's state")
             model = algorithm.model(server)
-            own = unwrap(self._own_model(order, server, before))
-            if self.setting.personal:
-                found |= self._measure("personal_", own)
-            if order.last:
-                Result(History(), jax.device_get(own), None, 1, {"round": order.round}).save(folder / OWN)
+            if self.setting.personal or order.last:
+                own = unwrap(self._own_model(order, server, before))
+                found |= self._measure("personal_", own) if self.setting.personal else {}
+                if order.last:
+                    Result(History(), jax.device_get(own), None, 1, {"round": order.round}).save(folder / OWN)
         else:
             model = unflatten(sent, jax.eval_shape(lambda x: algorithm.model(algorithm.init(x)), x0), "the model")
         return found | (self._measure("", unwrap(model)) if algorithm.shared else {})
