@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedax.cli.options import Debug, Quiet
 from fedax.cli.preview import preview
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="data", help="Datasets: list, fetch, look at.", rich_markup_mode="rich", no_args_is_help=True)
 app.command()(preview)
-
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.command("list")
@@ -49,7 +48,7 @@ def list_(debug: Debug = False) -> None:
 @app.command()
 def fetch(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets, by name.", show_default=False)],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Download datasets into the cache. A download that broke off goes on from where it was.

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedax.cli.options import Debug
 from fedax.errors import FedaxError
 
 SUFFIXES = (".csv", ".parquet", ".tex")
@@ -26,7 +27,7 @@ def export(
     model: Annotated[
         Path | None, typer.Option("--model", metavar="DIR", help="A new directory for the model and its card.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Write results as CSV, Parquet or a LaTeX table, or a model with a card that says how to load it.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedax.cli.options import Debug
 from fedax.errors import FedaxError
 
 
@@ -17,7 +18,7 @@ def figures(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the figures go.")] = Path("figures"),
     wide: Annotated[bool, typer.Option("--wide", help="As wide as a page, 6.8 in; else a column, 3.3 in.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Draw curves, clients and heat maps as PDF and PNG, sized for a paper.
 

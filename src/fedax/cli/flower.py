@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from fedax.cli.flower_keys import check, keys
-
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+from fedax.cli.options import Debug
 
 app = typer.Typer(help="Run a method over a real network, on Flower.", no_args_is_help=True, rich_markup_mode="rich")
 app.command()(keys)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fedax.cli.options import Debug
 from fedax.errors import FedaxError
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of keys.", show_default=False)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 NEXT = """
 On the machine of the SuperLink, where {folder} stays:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedax.cli.options import Debug
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -39,7 +41,7 @@ def preview(
     ] = [],  # noqa: B006
     seed: Annotated[int, Option(metavar="N", help="Of the partition.")] = 0,
     out: Annotated[Path | None, Option(metavar="FILE", help="A picture besides: .html or .png.")] = None,
-    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Show a heat map of labels by client, the clients' sizes, and how much they differ.
 

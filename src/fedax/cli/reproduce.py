@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedax.cli.ending import INTERRUPTED, Ended, fail
+from fedax.cli.options import Debug, Quiet
 from fedax.errors import FedaxError, unknown
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def reproduce(
         Path | None,
         typer.Option("--page", metavar="FILE", help="Write the page of all saved results, and run nothing."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Run an experiment of a paper, and show the paper's figures beside ours.
 

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from fedax.cli.ending import conclude, conclude_sweep
+from fedax.cli.options import Debug, Quiet
 
 
 def resume(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="The directory of a run, a comparison or a sweep.", show_default=False)
     ],
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> None:
     """Go on with what did not come to its end, from the last checkpoint, to the same bits.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedax.cli.options import Debug
 from fedax.errors import FedaxError
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from fedax.theory import Constants, Proposal, Work
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def advise(
