@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -294,6 +295,31 @@ def test_part_by_part(made: Made, tmp_path: Path) -> None:
     assert saving.read(out / "result.json").measured == whole
 
 
+def test_what_if(made: Made, tmp_path: Path) -> None:
+    changes = ("--set", "algorithm.FedAvg.lr=0.001", "--set", "rounds=2")
+    said = type_(tmp_path, "--part", "all", *changes)
+    assert "- Set anew: algorithm.FedAvg.lr = 0.001. - Set anew: rounds = 2." in said
+    runs = {kind: tmp_path / f"runs/digits-two-small/all/runs/{kind}-seed0" for kind in ("fedavg", "localonly")}
+    tables = {kind: json.loads((run / "experiment.json").read_text()) for kind, run in runs.items()}
+    plain = json.loads((made.out / "all/runs/localonly-seed0/experiment.json").read_text())
+    rates = {kind: table["algorithm"]["lr"] for kind, table in tables.items()}
+    assert rates == {"fedavg": 0.001, "localonly": plain["algorithm"]["lr"]}
+    assert last_row(runs["fedavg"])["round"] == 2
+
+
+def test_a_saved_result_keeps_its_note_and_its_other_parts(made: Made, tmp_path: Path) -> None:
+    saved = tmp_path / "saved/digits-two-small.json"
+    shutil.copytree(made.home, tmp_path, dirs_exist_ok=True)
+    before = saving.read(saved)
+    of_an_earlier_table = {**before.measured, "two labels: Gone (test accuracy)": Measured(1.0)}
+    noted = dataclasses.replace(before, note="as found", measured=of_an_earlier_table)
+    saved.write_text(json.dumps(noted.as_json()))
+    shutil.rmtree(tmp_path / "runs")
+    type_(tmp_path, "--part", "two labels", "--save")
+    after = saving.read(saved)
+    assert (after.measured, after.note, after.minutes) == (before.measured, "as found", None)
+
+
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = described("digits-two", DIGITS)
@@ -323,6 +349,14 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
         ),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["apfl-table2", "--set", "rounds"], "--set is 'rounds': it must be FIELD=VALUE"),
+        (["apfl-table2", "--set", "rouns=3"], "unknown field 'rouns': did you mean 'rounds'?"),
+        (
+            ["apfl-table2", "--set", "algorithm.FedAvg.rl=3"],
+            "algorithm.0: unknown field of FedAvg 'rl': did you mean 'lr'?",
+        ),
+        (["apfl-table2", "--set", "rounds=3", "--save"], "--set is 'rounds=3': a result with fields set anew"),
+        (["thesis-bias", "--set", "rounds=3"], "--set rounds: thesis-bias is no experiment"),
     ],
 )
 def test_a_mistake_is_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, fail
 from fedax.cli.export import export
 from fedax.cli.figures import figures
 from fedax.cli.flower import app as flower_app
-from fedax.cli.options import Debug
+from fedax.cli.options import Debug, assignments
 from fedax.cli.reproduce import reproduce
 from fedax.cli.resume import resume
 from fedax.cli.running import compare, demo, run, sweep
@@ -159,12 +159,7 @@ def check(
     from fedax.experiments.reading import parse_value
     from fedax.testing import check_target
 
-    chosen = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise FedaxError(f"--set takes FIELD=VALUE, not {setting!r}")
-        chosen[name.strip()] = parse_value(value)
+    chosen = {name: parse_value(value) for name, value in assignments(settings)}
     with console().status(f"checking {method}"):
         found = check_target(method, **chosen)
     console().print(found.table())

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedax.errors import FedaxError
+
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 Set = Annotated[
     list[str],
@@ -30,3 +32,18 @@ Budget = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def assignments(settings: list[str]) -> list[tuple[str, str]]:
+    """The fields and values of `--set`.
+
+    >>> assignments(["algorithm.lr = 0.05"])
+    [('algorithm.lr', '0.05')]
+    """
+    pairs = []
+    for setting in settings:
+        field, equals, value = setting.partition("=")
+        if not equals:
+            raise FedaxError(f"--set is {setting!r}: it must be FIELD=VALUE, such as algorithm.lr=0.05")
+        pairs.append((field.strip(), value.strip()))
+    return pairs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedax.cli.ending import INTERRUPTED, Ended, fail
-from fedax.cli.options import Debug, Quiet
+from fedax.cli.options import Debug, Quiet, Set, assignments
 from fedax.errors import FedaxError, unknown
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ def reproduce(
         list[str] | None,
         typer.Option("--part", metavar="NAME", help="Only this part of it, such as one cell; may be given again."),
     ] = None,
+    settings: Set = [],  # noqa: B006
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where to. Default: runs/<id>-<scale>.")
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Keep the result among those that come with Fedax.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Keep the result with those that come with Fedax.")] = False,
     page: Annotated[
         Path | None,
         typer.Option("--page", metavar="FILE", help="Write the page of all saved results, and run nothing."),
@@ -47,6 +49,7 @@ def reproduce(
     fedax reproduce apfl-fig2 --scale paper         as printed: hours, or a bigger machine
     fedax reproduce apfl-fig2 --seeds 5
     fedax reproduce apfl-fig2 --part "2 classes"    of several settings, one
+    fedax reproduce apfl-fig2 --set algorithm.SCAFFOLD.lr=0.02 --out runs/what-if
 
     \b
     What was stopped goes on when the same command is given again.
@@ -64,8 +67,12 @@ def reproduce(
     if not name:
         show_all()
         return
+    if save and settings:
+        raise FedaxError(
+            f"--set is {settings[0]!r}: a result with fields set anew is not the paper's, so leave out --save"
+        )
     where = out or Path("runs") / f"{name}-{chosen}"
-    _carry_out(load(name), chosen, where, seeds, part or [], save=save, quiet=quiet)
+    _carry_out(load(name), chosen, where, seeds, part or [], assignments(settings), save=save, quiet=quiet)
 
 
 def _write_page(path: Path) -> None:
@@ -101,6 +108,7 @@ def _carry_out(
     out: Path,
     seeds: int | None,
     parts: list[str],
+    changes: list[tuple[str, str]],
     *,
     save: bool,
     quiet: bool,
@@ -113,7 +121,7 @@ def _carry_out(
     from fedax.experiments.folder import write_json
     from fedax.reproductions import judge
     from fedax.reproductions.carrying_out import Interrupted, carry_out
-    from fedax.reproductions.saving import where
+    from fedax.reproductions.saving import joined, where
 
     def watched(title: str) -> AbstractContextManager[Progress]:
         if title:
@@ -121,19 +129,21 @@ def _carry_out(
         return watch(console(), quiet)
 
     try:
-        result, made = carry_out(reproduction, scale, out, seeds=seeds, parts=parts, watch=watched)
+        result, made = carry_out(reproduction, scale, out, seeds=seeds, parts=parts, changes=changes, watch=watched)
     except Interrupted:
         raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
     pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]
-    show(reproduction, scale, judge(reproduction, scale, result.measured))
+    show(reproduction, scale, judge(reproduction, scale, result.measured), changes)
     for path in (*pages, out / "result.json"):
         console().print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     if save:
         where(reproduction.id, scale).parent.mkdir(parents=True, exist_ok=True)
-        write_json(where(reproduction.id, scale), result.as_json())
+        write_json(where(reproduction.id, scale), joined(result, map(str, reproduction.quantities(scale))).as_json())
 
 
-def show(reproduction: Reproduction, scale: Scale, judgement: Judgement) -> None:
+def show(
+    reproduction: Reproduction, scale: Scale, judgement: Judgement, changes: Sequence[tuple[str, str]] = ()
+) -> None:
     """Figures, claims and departures."""
     from rich.table import Table
 
@@ -159,7 +169,7 @@ def show(reproduction: Reproduction, scale: Scale, judgement: Judgement) -> None
         for one in judgement.claims:
             table.add_row(one.claim.says.replace("[", "\\["), answer(one))
         say.print(table)
-    departures = reproduction.departing(scale)
+    departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
     if departures:
         say.print("Departures from the paper:", style="bold")
     for words in departures:

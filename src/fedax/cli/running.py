@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedax.cli.ending import conclude, conclude_sweep
-from fedax.cli.options import Budget, Debug, File, Log, Out, Quiet, Set
+from fedax.cli.options import Budget, Debug, File, Log, Out, Quiet, Set, assignments
 from fedax.cli.tune import tune_first
 from fedax.errors import FedaxError
 
@@ -92,7 +92,7 @@ def compare(
     \b
     fedax compare experiment.toml --seeds 0,1,2
     fedax compare experiment.toml --set algorithm.lr=0.05      every \\[\\[algorithm]] table
-    fedax compare experiment.toml --set algorithm.0.lr=0.05    the first one alone
+    fedax compare experiment.toml --set algorithm.FedProx.mu=1 one alone, by its label or number
 
     \b
     Every method with what the first one uses in the file's rounds:
@@ -191,12 +191,7 @@ def _overrides(settings: list[str], log: Sequence[str] = (), state_budget: str |
     pairs = [("log", f"[{', '.join(map(repr, log))}]")] if log else []
     if state_budget is not None:
         pairs.append(("state_budget", repr(state_budget)))
-    for setting in settings:
-        field, equals, value = setting.partition("=")
-        if not equals:
-            raise FedaxError(f"--set is {setting!r}: it must be FIELD=VALUE, such as algorithm.lr=0.05")
-        pairs.append((field.strip(), value.strip()))
-    return pairs
+    return pairs + assignments(settings)
 
 
 def _carry_out(experiment: Any, out: Path | None, quiet: bool, *, tuned: bool = False) -> None:

@@ -19,7 +19,8 @@ def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()
     """The experiment in a TOML file, with some of its fields set anew.
 
     overrides: pairs of a dotted field and a TOML value, such as ("algorithm.lr", "0.05"). A field of
-        `algorithm` is set in each [[algorithm]] table, or in one by its number: "algorithm.0.lr".
+        `algorithm` is set in each [[algorithm]] table, or in one by its label or its number: "algorithm.FedProx.mu",
+        "algorithm.0.lr".
     """
     file = Path(path)
     table = _load(file)
@@ -49,8 +50,9 @@ def override(table: dict[str, Any], key: str, text: str) -> None:
     >>> table = {"algorithm": [{"name": "FedAvg", "lr": 0.1}, {"name": "SCAFFOLD", "lr": 0.1}]}
     >>> override(table, "algorithm.lr", "0.05")
     >>> override(table, "algorithm.0.label", "plain")
+    >>> override(table, "algorithm.SCAFFOLD.lr", "0.2")
     >>> table["algorithm"]
-    [{'name': 'FedAvg', 'lr': 0.05, 'label': 'plain'}, {'name': 'SCAFFOLD', 'lr': 0.05}]
+    [{'name': 'FedAvg', 'lr': 0.05, 'label': 'plain'}, {'name': 'SCAFFOLD', 'lr': 0.2}]
     """
     parts = key.split(".")
     if not all(parts):
@@ -72,21 +74,27 @@ def _fields_of(inside: Any) -> set[str]:
 def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
     first, rest = parts[0], parts[1:]
     if isinstance(inside, list):
-        if not first.isdigit():
-            for table in inside:
-                _set(table, parts, value, key)
+        named = [table for table in inside if rest and _label(table) == first]
+        if named or not first.isdigit():
+            for table in named or inside:
+                _set(table, rest if named else parts, value, key)
         elif int(first) >= len(inside) or not rest:
             raise FedaxError(f"--set {key}: there are {len(inside)} tables, so it must be like algorithm.0.lr")
         else:
             _set(inside[int(first)], rest, value, key)
     elif not isinstance(inside, dict):
         raise FedaxError(f"--set {key}: the field before {first!r} is {inside!r}, which has no fields of its own")
-    elif rest and first == "algorithm" and rest[0] == "0" and isinstance(inside.get(first), dict):
-        _set(inside[first], rest[1:], value, key)
+    elif rest and first == "algorithm" and isinstance(inside.get(first), dict):
+        _set([inside[first]], rest, value, key)
     elif rest:
         _set(inside.setdefault(first, {}), rest, value, key)
     else:
         inside[first] = value
+
+
+def _label(table: Any) -> Any:
+    """What a method's table calls it."""
+    return table.get("label", table.get("name")) if isinstance(table, dict) else None
 
 
 def parse_value(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from fedax import report
 from fedax.errors import FedaxError, unknown
 from fedax.experiments import Experiment, Progress, resume, resume_sweep, run, sweep
 from fedax.experiments.folder import EXPERIMENT, as_json, read_json, refuse_taken, versions, write_json
+from fedax.experiments.reading import override
 from fedax.experiments.schema import slug
 from fedax.report import Run
 from fedax.report.summary import differing, flat
@@ -37,6 +39,7 @@ def carry_out(
     *,
     seeds: int | None = None,
     parts: Sequence[str] = (),
+    changes: Sequence[tuple[str, str]] = (),
     watch: Watch = lambda title: nullcontext(Progress()),
 ) -> tuple[Result, dict[Path, list[Path]]]:
     """Run what is not there yet and measure all that the paper's figures and claims ask for; with the result, the
@@ -45,9 +48,12 @@ def carry_out(
     out: a new directory, or one in which the same reproduction was begun, which goes on.
     seeds: how many, in place of the table's.
     parts: the names of those that are run, if not all; what was measured of others in `out` is kept.
+    changes: fields set anew in every part, as `fedax.experiments.read` takes them; a field of one method where it runs.
     watch: is given the title of what follows, and is told what happens in it.
     """
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
+    if changes:
+        settings = _changed(reproduction, settings, changes)
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
     names = [setting.part for setting in settings]
     for part in parts:
@@ -93,6 +99,27 @@ def _seeded(setting: Setting, seeds: int | None) -> Setting:
     if seeds is None:
         return setting
     return setting.model_copy(update={"table": {**setting.table, "seeds": list(range(seeds))}})
+
+
+def _changed(
+    reproduction: Reproduction, settings: Sequence[Setting], changes: Sequence[tuple[str, str]]
+) -> list[Setting]:
+    """The parts with fields set anew; that of one method where the method runs."""
+    if reproduction.experiment is None:
+        raise FedaxError(f"--set {changes[0][0]}: {reproduction.id} is no experiment, so nothing of it can be set anew")
+    tables = {setting.part: copy.deepcopy(setting.table) for setting in settings}
+    labels = {setting.part: setting.methods for setting in settings}
+    for field, value in changes:
+        home, _, inside = field.partition(".")
+        whose = inside.partition(".")[0] if home == "algorithm" else ""
+        somewhere = any(whose in there for there in labels.values())
+        for part, table in tables.items():
+            if not somewhere or whose in labels[part]:
+                override(table, field, value)
+    found = [Setting(part=part, table=table) for part, table in tables.items()]
+    for setting in found:
+        setting.experiment()  # a mistake stops it before the first part runs
+    return found
 
 
 def _claim(out: Path, about: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,20 @@ def saved(name: str, scale: Scale, folder: Path | None = None) -> Result | None:
     """
     path = where(name, scale, folder)
     return read(path) if path.is_file() else None
+
+
+def joined(result: Result, asked: Iterable[str], folder: Path | None = None) -> Result:
+    """A result with what the saved one has beside it: its note, and what was measured of other parts.
+
+    asked: the names of all quantities that there are, for those of an earlier table are left behind.
+    """
+    before = saved(result.id, result.scale, folder)
+    if before is None:
+        return result
+    wanted = set(asked) - set(result.measured)
+    others = {name: value for name, value in before.measured.items() if name in wanted}
+    minutes = None if others else result.minutes
+    return dataclasses.replace(result, measured=others | result.measured, minutes=minutes, note=before.note)
 
 
 def where(name: str, scale: Scale, folder: Path | None = None) -> Path:
