@@ -18,8 +18,8 @@ them, `fedax reproduce ID` runs one at small scale (within ten minutes on two co
 paper` runs the paper's own setting; the same command goes on with what was stopped. `--set algorithm.FedProx.mu=0.1`
 shows what would come out in another setting than the paper's. This page is written by `fedax reproduce --page
 docs/reproductions.md` from saved results. A number after ± is the half-width of the 95 % interval over seeds; without
-one there was a single seed. Hours of what was not run are rough, within a factor of two or so, from a few steps of it or of
-its network on two cores (`benchmarks/hours.py`).
+one there was a single seed. Hours of what was not run are rough, within a factor of two or so, from a few steps of it
+or of its network on two cores (`benchmarks/hours.py`).
 """
 
 
