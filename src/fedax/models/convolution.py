@@ -135,10 +135,12 @@ def _window_max(windows: jax.Array) -> jax.Array:
 def _window_max_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (windows,), (moves,) = primals, tangents
     largest = _window_max(windows)
-    places = [(i, j) for i in range(windows.shape[2]) for j in range(windows.shape[4])]
-    i, j = places[-1]
-    move = moves[:, :, i, :, j]
+    rows, columns = windows.shape[2], windows.shape[4]
+    first = jnp.full(largest.shape, rows * columns - 1, jnp.int32)
     # The last choice written wins, so the first place in reading order comes last.
-    for i, j in reversed(places[:-1]):
-        move = jnp.where(windows[:, :, i, :, j] == largest, moves[:, :, i, :, j], move)
-    return largest, move
+    for place in reversed(range(rows * columns - 1)):
+        i, j = divmod(place, columns)
+        first = jnp.where(windows[:, :, i, :, j] == largest, place, first)
+    places = jnp.arange(rows * columns).reshape(rows, 1, columns, 1)
+    # A sum over the window: its transpose is a choice, where that of cutting entries out would add up padded images.
+    return largest, jnp.where(first[:, :, None, :, None] == places, moves, 0).sum(axis=(2, 4))
