@@ -286,6 +286,7 @@ def test_part_by_part(made: Made, tmp_path: Path) -> None:
     assert not (out / "all").exists()
     first = saving.read(out / "result.json").measured
     assert first == {name: whole[name] for name in whole if name.startswith("two labels")}
+    assert said.count("not measured") == 1  # the last line alone speaks of what did not run
     assert "3 not measured" in said
     type_(tmp_path, "--part", "all")
     second = saving.read(out / "result.json").measured

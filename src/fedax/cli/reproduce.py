@@ -144,7 +144,7 @@ def _carry_out(
 def show(
     reproduction: Reproduction, scale: Scale, judgement: Judgement, changes: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Figures, claims and departures."""
+    """Figures and claims as far as they were measured, and departures."""
     from rich.table import Table
 
     from fedax.cli.console import console
@@ -155,18 +155,20 @@ def show(
     say.print(
         f"{reproduction.title}. {PAPERS[reproduction.paper]}, {reproduction.where}.", markup=False, highlight=False
     )
-    if judgement.rows:
+    rows = [row for row in judgement.rows if row.ours is not None]
+    claims = [one for one in judgement.claims if one.holds is not None]
+    if rows:
         table = Table(title="Figures", title_justify="left", title_style="bold")
         for title in HEADINGS:
             table.add_column(title, justify="left" if title in ("what", "verdict") else "right")
-        for row in judgement.rows:
+        for row in rows:
             table.add_row(*(cell.replace("[", "\\[") for cell in cells(row)))
         say.print(table)
-    if judgement.claims:
+    if claims:
         table = Table(title="Claims", title_justify="left", title_style="bold")
         table.add_column("the paper says")
         table.add_column("holds here")
-        for one in judgement.claims:
+        for one in claims:
             table.add_row(one.claim.says.replace("[", "\\["), answer(one))
         say.print(table)
     departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
