@@ -29,6 +29,10 @@ def reproduce(
         list[str] | None,
         typer.Option("--part", metavar="NAME", help="Only this part of it, such as one cell; may be given again."),
     ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="LABEL", help="Only this method; may be given again."),
+    ] = None,
     settings: Set = [],  # noqa: B006
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where to. Default: runs/<id>-<scale>.")
@@ -49,6 +53,7 @@ def reproduce(
     fedax reproduce apfl-fig2 --scale paper         as printed: hours, or a bigger machine
     fedax reproduce apfl-fig2 --seeds 5
     fedax reproduce apfl-fig2 --part "2 classes"    of several settings, one
+    fedax reproduce apfl-fig2 --method SCAFFOLD --out runs/scaffold
     fedax reproduce apfl-fig2 --set algorithm.SCAFFOLD.lr=0.02 --out runs/what-if
 
     \b
@@ -72,7 +77,8 @@ def reproduce(
             f"--set is {settings[0]!r}: a result with fields set anew is not the paper's, so leave out --save"
         )
     where = out or Path("runs") / f"{name}-{chosen}"
-    _carry_out(load(name), chosen, where, seeds, part or [], assignments(settings), save=save, quiet=quiet)
+    some = (part or [], method or [], assignments(settings))
+    _carry_out(load(name), chosen, where, seeds, *some, save=save, quiet=quiet)
 
 
 def _write_page(path: Path) -> None:
@@ -108,6 +114,7 @@ def _carry_out(
     out: Path,
     seeds: int | None,
     parts: list[str],
+    methods: list[str],
     changes: list[tuple[str, str]],
     *,
     save: bool,
@@ -129,7 +136,9 @@ def _carry_out(
         return watch(console(), quiet)
 
     try:
-        result, made = carry_out(reproduction, scale, out, seeds=seeds, parts=parts, changes=changes, watch=watched)
+        result, made = carry_out(
+            reproduction, scale, out, seeds=seeds, parts=parts, methods=methods, changes=changes, watch=watched
+        )
     except Interrupted:
         raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
     pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]

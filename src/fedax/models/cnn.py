@@ -7,6 +7,7 @@ from flax import linen as nn
 from jax.typing import ArrayLike
 
 from fedax.models.convolution import convolve, max_pool
+from fedax.models.dense import Dense
 from fedax.models.inputs import as_images, precision
 
 
@@ -39,12 +40,27 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, x: ArrayLike) -> jax.Array:
         image = as_images(x, poolings=len(self.channels))
-        side = (self.kernel, self.kernel)
-        for features in self.channels:
-            layer = nn.Conv(features, side, param_dtype=precision(), conv_general_dilated=convolve)
-            # ReLU and the maximum commute, and after the pooling there is a quarter of the work left.
-            image = nn.relu(max_pool(layer(image)))
+        for number, features in enumerate(self.channels):
+            image = _Pooled(features, self.kernel, name=f"Conv_{number}")(image)
         rows = image.reshape(image.shape[0], -1)
         for width in self.dense:
-            rows = nn.relu(nn.Dense(width, param_dtype=precision())(rows))
+            rows = nn.relu(Dense(width)(rows))
         return nn.Dense(self.outputs, param_dtype=precision())(rows)
+
+
+class _Pooled(nn.Module):
+    """A convolution with Flax' names and first values, then max pooling and ReLU.
+
+    The maximum commutes with the bias and with ReLU, and after the pooling there is a quarter of their work left.
+    """
+
+    features: int
+    side: int
+
+    @nn.compact
+    def __call__(self, image: jax.Array) -> jax.Array:
+        shape = (self.side, self.side, image.shape[-1], self.features)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, precision())
+        bias = self.param("bias", nn.initializers.zeros, (self.features,), precision())
+        seen = convolve(image, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return nn.relu(max_pool(seen) + bias)

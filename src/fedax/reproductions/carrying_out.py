@@ -21,6 +21,7 @@ from fedax.report.summary import differing, flat
 from fedax.reproductions.description import Quantity, Reproduction, Scale, Setting
 from fedax.reproductions.measures import MEASURES
 from fedax.reproductions.measuring import measured, quickest
+from fedax.reproductions.merging import merged
 from fedax.reproductions.saving import ABOUT, RESULT, Result, read
 from fedax.reproductions.verdict import Measured
 
@@ -39,6 +40,7 @@ def carry_out(
     *,
     seeds: int | None = None,
     parts: Sequence[str] = (),
+    methods: Sequence[str] = (),
     changes: Sequence[tuple[str, str]] = (),
     watch: Watch = lambda title: nullcontext(Progress()),
 ) -> tuple[Result, dict[Path, list[Path]]]:
@@ -48,12 +50,15 @@ def carry_out(
     out: a new directory, or one in which the same reproduction was begun, which goes on.
     seeds: how many, in place of the table's.
     parts: the names of those that are run, if not all; what was measured of others in `out` is kept.
+    methods: the labels of those that are run, if not all; the same for all commands in one directory.
     changes: fields set anew in every part, as `fedax.experiments.read` takes them; a field of one method where it runs.
     watch: is given the title of what follows, and is told what happens in it.
     """
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
     if changes:
         settings = _changed(reproduction, settings, changes)
+    if methods:
+        settings = _taken(settings, methods)
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
     names = [setting.part for setting in settings]
     for part in parts:
@@ -120,6 +125,16 @@ def _changed(
     for setting in found:
         setting.experiment()  # a mistake stops it before the first part runs
     return found
+
+
+def _taken(settings: Sequence[Setting], methods: Sequence[str]) -> list[Setting]:
+    """The parts in which some of these methods run, with those methods alone."""
+    every = list(dict.fromkeys(label for setting in settings for label in setting.methods))
+    for method in methods:
+        if method not in every:
+            raise unknown("method", method, every)
+    found = [(setting, [label for label in setting.methods if label in methods]) for setting in settings]
+    return [Setting(part=one.part, table=merged(one.table, {}, only=some)) for one, some in found if some]
 
 
 def _claim(out: Path, about: dict[str, Any]) -> None:

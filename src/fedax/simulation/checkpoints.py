@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fedax")
 KEPT = 2
+SHARE = 0.02  # of a run's time at most, unless a checkpoint is asked for every few rounds
 STATES = "states.bin"
 
 
@@ -42,7 +43,7 @@ class Checkpoints:
 
     def __init__(self, run: Simulation, folder: Path, every: float) -> None:
         self.run, self.folder, self.every = run, folder, every
-        self._last = time.monotonic()
+        self._last, self._took = time.monotonic(), 0.0
         self._tables: list[Index] = []  # of the checkpoints kept, the newest last
         self._since = 0  # clients that took part from this round on have rows that are not in the file yet
         packing = Packing(run.algorithm.client_init(run.x0))
@@ -57,12 +58,13 @@ class Checkpoints:
         return fingerprint(self.run)
 
     def due(self) -> bool:
-        """Whether it is time for another."""
-        return time.monotonic() - self._last >= self.every
+        """Whether it is time for another: one that takes long, many large states on a slow disk, comes less often."""
+        wait = max(self.every, self._took / SHARE) if self.every else 0.0
+        return time.monotonic() - self._last >= wait
 
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, between two rounds."""
-        run = self.run
+        run, began = self.run, time.monotonic()
         try:
             self._copy_rows()
             if not first():
@@ -79,6 +81,7 @@ class Checkpoints:
         for old in self._names()[:-KEPT]:
             old.unlink(missing_ok=True)
         self._last = time.monotonic()
+        self._took = self._last - began
 
     def _copy_rows(self) -> None:
         """Write the states of clients that took part since the last checkpoint to the file, unless they are there."""
