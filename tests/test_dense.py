@@ -39,6 +39,36 @@ def test_derivatives_are_those_of_a_plain_product(x64, rows, inputs, outputs):
     np.testing.assert_allclose(*bends, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs", "filled"),
+    [
+        (50, 2048, 1024, True),
+        (48, 1024, 2048, True),
+        (47, 2048, 1024, False),
+        (64, 2048, 1024, False),
+        (50, 2047, 1024, False),
+        (50, 4096, 1000, False),
+    ],
+)
+def test_rows_are_filled_up_for_wide_kernels_alone(rows, inputs, outputs, filled):
+    x, kernel = jax.ShapeDtypeStruct((rows, inputs), jnp.float32), jax.ShapeDtypeStruct((inputs, outputs), jnp.float32)
+    assert dense.filling_serves(x, kernel) is filled
+    wide = f"f32[64,{outputs}]" in str(jax.make_jaxpr(dense.product)(x, kernel))
+    assert wide is (rows == 64 or (filled and jax.default_backend() == "cpu"))
+
+
+def test_filled_rows_change_nothing():
+    x, kernel, along = (jnp.float32(draw(*shape)) for shape in ((50, 2048), (2048, 1024), (50, 1024)))
+    assert dense.filling_serves(x, kernel)
+    ours, plain = (jax.vjp(f, x, kernel) for f in (dense.product, jnp.dot))
+    np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5, atol=1e-3)
+    for one, other in zip(ours[1](along), plain[1](along), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-3)
+    moves = (x[::-1], kernel[::-1])
+    both = [jax.jvp(f, (x, kernel), moves)[1] for f in (dense.product, jnp.dot)]
+    np.testing.assert_allclose(*both, rtol=1e-5, atol=1e-3)
+
+
 def test_clients_side_by_side(x64):
     x, kernel = draw(3, 20, 784), draw(3, 784, 200)
     both = [jax.vmap(jax.grad(lambda k, x, f=f: jnp.sum(f(x, k) ** 3)))(kernel, x) for f in (dense.product, jnp.dot)]

@@ -158,6 +158,20 @@ def test_sizes_of_the_published_networks() -> None:
     assert size(CNN(10), 28, 28) == (9 * 32 + 32) + (9 * 32 * 64 + 64) + dense
 
 
+def test_cnn_has_flax_names_and_first_values() -> None:
+    class Plain(nn.Module):
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            for features in (4, 5):
+                x = nn.max_pool(nn.relu(nn.Conv(features, (3, 3))(x)), (2, 2), (2, 2))
+            x = nn.relu(nn.Dense(6)(x.reshape(len(x), -1)))
+            return nn.Dense(3)(x)
+
+    x = jnp.zeros((1, 8, 8, 2))
+    ours, theirs = (net.init(KEY, x) for net in (CNN(3, channels=(4, 5), dense=(6,)), Plain()))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
 def test_cnn_against_relu_before_xla_s_own_pooling() -> None:
     net, x = CNN(3, channels=(4, 5), dense=(6,), kernel=4), images("float32", (3,)) / 255
 

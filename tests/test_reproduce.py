@@ -296,6 +296,16 @@ def test_part_by_part(made: Made, tmp_path: Path) -> None:
     assert saving.read(out / "result.json").measured == whole
 
 
+def test_method_by_method(made: Made, tmp_path: Path) -> None:
+    whole, saved = saving.read(made.out / "result.json").measured, tmp_path / "saved/digits-two-small.json"
+    type_(tmp_path, "--method", "FedAvg", "--save")
+    runs = sorted(path.name for path in tmp_path.glob("runs/digits-two-small/*/runs/*"))
+    assert runs == ["fedavg-seed0", "fedavg-seed0", "fedavg-seed1", "fedavg-seed1"]
+    assert saving.read(saved).measured == {name: whole[name] for name in whole if "LocalOnly" not in name}
+    type_(tmp_path, "--method", "LocalOnly", "--out", "alone", "--save")
+    assert saving.read(saved).measured == whole
+
+
 def test_what_if(made: Made, tmp_path: Path) -> None:
     changes = ("--set", "algorithm.FedAvg.lr=0.001", "--set", "rounds=2")
     said = type_(tmp_path, "--part", "all", *changes)
@@ -348,6 +358,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
             ["apfl-fig2", "--part", "2 clases"],
             "unknown part '2 clases': did you mean '2 classes'? Allowed: 2 classes, ",
         ),
+        (["apfl-fig2", "--method", "SCAFOLD"], "unknown method 'SCAFOLD': did you mean 'SCAFFOLD'? Allowed: FedAvg, "),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
         (["apfl-table2", "--set", "rounds"], "--set is 'rounds': it must be FIELD=VALUE"),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -144,6 +145,26 @@ def test_a_run_that_goes_on_is_the_run_never_stopped(tmp_path, method):
 def test_the_last_two_checkpoints_are_kept(tmp_path):
     stopped(tmp_path)
     assert len(list((tmp_path / "checkpoints").glob("*.ckpt"))) == 2
+
+
+def test_checkpoints_that_take_long_come_less_often(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("fedax.simulation.checkpoints.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    run = stopped(tmp_path, stop=0, checkpoint_every=60.0)
+
+    def slow(path, content):
+        now[0] += 3.0
+
+    monkeypatch.setattr("fedax.simulation.checkpoints.write_whole", slow)
+    due = []
+    for later in (59.0, 60.0):
+        now[0] = later
+        due.append(run.checkpoints.due())
+    run.checkpoints.save()
+    for later in (63.0 + 149.0, 63.0 + 150.0):  # three seconds are a fiftieth of 150
+        now[0] = later
+        due.append(run.checkpoints.due())
+    assert due == [False, True, False, True]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty"])

@@ -46,7 +46,9 @@ def choose_devices(
     """
     available, processes = len(jax.devices()), jax.process_count()
     if devices is not None and not processes <= devices <= available:
-        raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}")
+        fewer = devices > available and jax.default_backend() == "cpu" and processes == 1
+        more = f"; FEDAX_DEVICES={devices} makes so many" if fewer else ""
+        raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}{more}")
     if name == "debug" and processes > 1:
         raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
     work = step_floats(problem, x0.tree, arrays, plan, steps)
