@@ -297,13 +297,19 @@ def test_part_by_part(made: Made, tmp_path: Path) -> None:
 
 
 def test_method_by_method(made: Made, tmp_path: Path) -> None:
-    whole, saved = saving.read(made.out / "result.json").measured, tmp_path / "saved/digits-two-small.json"
-    type_(tmp_path, "--method", "FedAvg", "--save")
-    runs = sorted(path.name for path in tmp_path.glob("runs/digits-two-small/*/runs/*"))
-    assert runs == ["fedavg-seed0", "fedavg-seed0", "fedavg-seed1", "fedavg-seed1"]
-    assert saving.read(saved).measured == {name: whole[name] for name in whole if "LocalOnly" not in name}
-    type_(tmp_path, "--method", "LocalOnly", "--out", "alone", "--save")
-    assert saving.read(saved).measured == whole
+    whole, out = saving.read(made.out / "result.json").measured, tmp_path / "runs/digits-two-small"
+    said = type_(tmp_path, "--method", "FedAvg", "--save")
+    assert said.count("finished at round 4") == 4
+    assert not list(out.glob("*/runs/localonly*"))
+    ours = {name: whole[name] for name in whole if "LocalOnly" not in name}
+    assert saving.read(out / "result.json").measured == ours
+    assert saving.read(tmp_path / "saved/digits-two-small.json").measured == ours
+    said = type_(tmp_path, "--method", "LocalOnly", "--part", "all")
+    assert said.count("finished at round 4") == 2
+    assert saving.read(out / "result.json").measured == {n: whole[n] for n in whole if n in ours or n.startswith("all")}
+    said = type_(tmp_path)  # what is left
+    assert said.count("finished at round 4") == 2
+    assert saving.read(out / "result.json").measured == whole
 
 
 def test_what_if(made: Made, tmp_path: Path) -> None:
@@ -359,6 +365,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
             "unknown part '2 clases': did you mean '2 classes'? Allowed: 2 classes, ",
         ),
         (["apfl-fig2", "--method", "SCAFOLD"], "unknown method 'SCAFOLD': did you mean 'SCAFFOLD'? Allowed: FedAvg, "),
+        (["fco-fmri", "--method", "FedMiD"], "--method is 'FedMiD': the methods of fco-fmri are run together"),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
         (["apfl-table2", "--set", "rounds"], "--set is 'rounds': it must be FIELD=VALUE"),

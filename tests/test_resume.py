@@ -153,7 +153,7 @@ def test_checkpoints_that_take_long_come_less_often(tmp_path, monkeypatch):
     run = stopped(tmp_path, stop=0, checkpoint_every=60.0)
 
     def slow(path, content):
-        now[0] += 3.0
+        now[0] += 6.0
 
     monkeypatch.setattr("fedax.simulation.checkpoints.write_whole", slow)
     due = []
@@ -161,7 +161,7 @@ def test_checkpoints_that_take_long_come_less_often(tmp_path, monkeypatch):
         now[0] = later
         due.append(run.checkpoints.due())
     run.checkpoints.save()
-    for later in (63.0 + 149.0, 63.0 + 150.0):  # three seconds are a fiftieth of 150
+    for later in (66.0 + 119.0, 66.0 + 120.0):  # six seconds are a twentieth of 120
         now[0] = later
         due.append(run.checkpoints.due())
     assert due == [False, True, False, True]

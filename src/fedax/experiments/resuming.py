@@ -19,11 +19,12 @@ _MACHINE = ("versions", "runs")  # what a resolved experiment says beyond the ex
 _FREE = ("executor", "devices", "chunk", "checkpoint_every", "state_budget")
 
 
-def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:
+def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Outcome:
     """Go on with the runs of a directory that neither finished nor diverged, and begin those that never did.
 
     folder: that of a run or of a comparison. A run goes on from its last checkpoint to the same bits as if it had never
         stopped; from the start where there is none. The experiment is the one that `experiment.json` describes there.
+    only: the labels of the methods that go on, if not all.
 
     >>> resume(Path("no-such-directory"))
     Traceback (most recent call last):
@@ -40,7 +41,8 @@ def resume(folder: Path, *, progress: Progress | None = None) -> Outcome:
     if tasks[0].run.folder != home:
         _refuse_another(experiment, tasks)
     runs = [_found(task.run) for task in tasks]
-    waiting = [number for number, run in enumerate(runs) if run.status not in ("finished", "diverged")]
+    unfinished = [number for number, run in enumerate(runs) if run.status not in ("finished", "diverged")]
+    waiting = [number for number in unfinished if not only or runs[number].label in only]
     done: list[Run] = []
     progress = progress or Progress()
     if waiting:

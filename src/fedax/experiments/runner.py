@@ -117,13 +117,21 @@ def plan(experiment: Experiment, out: Path) -> list[Task]:
     ]
 
 
-def run(experiment: Experiment, out: Path, *, progress: Progress | None = None, tuned: bool = False) -> Outcome:
+def run(
+    experiment: Experiment,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    progress: Progress | None = None,
+    tuned: bool = False,
+) -> Outcome:
     """Run every method with every seed, as `plan` says; `resume` goes on with what did not come to its end.
 
     Where methods make personal models, training alone runs beside them; a budget gives each method its rounds. Bad
     input raises before anything is written. A run that diverges keeps its last good model, and the others go on; after
     Ctrl-C the current run keeps what it has and no other begins.
 
+    only: the labels of the methods that run now, if not all; `resume` goes on with the others.
     tuned: `out` holds the experiment's tuning, and nothing else.
     """
     if not tuned:
@@ -133,7 +141,8 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None, 
     prepared = prepare(experiment)
     experiment, shares = hold_equal(experiment, *prepared)
     tasks = plan(experiment, out)
-    runner = Runner(experiment, tasks, prepared=prepared)
+    now = [task for task in tasks if not only or task.run.label in only]
+    runner = Runner(experiment, now, prepared=prepared)
     for sentence in shares:
         progress.say(sentence)
     comparison = len(tasks) > 1
@@ -142,7 +151,7 @@ def run(experiment: Experiment, out: Path, *, progress: Progress | None = None, 
             claim(out)
         write_json(out / EXPERIMENT, resolved_comparison(experiment, [task.run.folder.name for task in tasks]))
     done = runner.carry_out(progress)
-    return Outcome(out, done, comparison, len(done), len(tasks) - len(done))
+    return Outcome(out, done, comparison, len(done), len(now) - len(done))
 
 
 class Runner:

@@ -21,7 +21,6 @@ from fedax.report.summary import differing, flat
 from fedax.reproductions.description import Quantity, Reproduction, Scale, Setting
 from fedax.reproductions.measures import MEASURES
 from fedax.reproductions.measuring import measured, quickest
-from fedax.reproductions.merging import merged
 from fedax.reproductions.saving import ABOUT, RESULT, Result, read
 from fedax.reproductions.verdict import Measured
 
@@ -50,7 +49,7 @@ def carry_out(
     out: a new directory, or one in which the same reproduction was begun, which goes on.
     seeds: how many, in place of the table's.
     parts: the names of those that are run, if not all; what was measured of others in `out` is kept.
-    methods: the labels of those that are run, if not all; the same for all commands in one directory.
+    methods: the labels of those that are run, if not all; what others have left in `out` is kept, as with parts.
     changes: fields set anew in every part, as `fedax.experiments.read` takes them; a field of one method where it runs.
     watch: is given the title of what follows, and is told what happens in it.
     """
@@ -58,7 +57,7 @@ def carry_out(
     if changes:
         settings = _changed(reproduction, settings, changes)
     if methods:
-        settings = _taken(settings, methods)
+        _refuse_others(reproduction, settings, methods)
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
     names = [setting.part for setting in settings]
     for part in parts:
@@ -74,10 +73,12 @@ def carry_out(
     for setting in settings:
         if parts and setting.part not in parts:
             continue
+        if methods and not any(label in methods for label in setting.methods):
+            continue
         folder = folders[setting.part] = out / (slug(setting.part) if setting.part else "experiment")
         with watch(setting.part) as progress:
             if reproduction.measure is None:
-                made[folder] = _experiment(setting.experiment(), folder, progress)
+                made[folder] = _experiment(setting.experiment(), folder, methods, progress)
                 runs[setting.part] = report.read_all(made[folder])
             else:
                 found = MEASURES[reproduction.measure](setting, folder, progress)
@@ -127,14 +128,16 @@ def _changed(
     return found
 
 
-def _taken(settings: Sequence[Setting], methods: Sequence[str]) -> list[Setting]:
-    """The parts in which some of these methods run, with those methods alone."""
+def _refuse_others(reproduction: Reproduction, settings: Sequence[Setting], methods: Sequence[str]) -> None:
+    """Raise if these are not methods that run by themselves."""
     every = list(dict.fromkeys(label for setting in settings for label in setting.methods))
     for method in methods:
         if method not in every:
             raise unknown("method", method, every)
-    found = [(setting, [label for label in setting.methods if label in methods]) for setting in settings]
-    return [Setting(part=one.part, table=merged(one.table, {}, only=some)) for one, some in found if some]
+    if reproduction.measure is not None or any("sweep" in setting.table for setting in settings):
+        raise FedaxError(
+            f"--method is {methods[0]!r}: the methods of {reproduction.id} are run together, so leave it out"
+        )
 
 
 def _claim(out: Path, about: dict[str, Any]) -> None:
@@ -159,7 +162,7 @@ def _flat(about: dict[str, Any]) -> dict[str, Any]:
     return flat({**about, "parts": parts})
 
 
-def _experiment(experiment: Experiment, folder: Path, progress: Progress) -> list[Path]:
+def _experiment(experiment: Experiment, folder: Path, methods: Sequence[str], progress: Progress) -> list[Path]:
     """A part's runs: of a comparison, or the best settings of a sweep; gone on with where it was begun."""
     began = (folder / EXPERIMENT).is_file()
     if experiment.sweep is not None:
@@ -167,10 +170,11 @@ def _experiment(experiment: Experiment, folder: Path, progress: Progress) -> lis
         if swept.interrupted:
             raise Interrupted
         return [path for best in swept.methods for path in best.folders]
-    outcome = resume(folder, progress=progress) if began else run(experiment, folder, progress=progress)
+    go = resume(folder, only=methods, progress=progress) if began else None
+    outcome = go or run(experiment, folder, only=methods, progress=progress)
     if outcome.interrupted:
         raise Interrupted
     for one in outcome.runs:
         if one.status == "failed":
             raise FedaxError(f"{one.label}, seed {one.seed}: {one.message}")
-    return [one.folder for one in outcome.runs]
+    return [one.folder for one in outcome.runs if one.status in ("finished", "diverged")]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fedax")
 KEPT = 2
-SHARE = 0.02  # of a run's time at most, unless a checkpoint is asked for every few rounds
+SHARE = 0.05  # of a run's time at most, unless a checkpoint is asked for every few rounds
 STATES = "states.bin"
 
 
