@@ -331,6 +331,28 @@ def test_norms_and_balls_take_leaves_together_and_matrices_one_by_one(x64):
             np.testing.assert_allclose(found[k], prox(psi, tree[k], 0.7), atol=1e-14)
 
 
+@pytest.mark.parametrize("kind", [L1Ball, L2Ball])
+def test_each_leaf_may_have_a_ball_of_its_own(x64, kind):
+    rng = np.random.default_rng(11)
+    tree = {"a": jnp.asarray(rng.normal(size=(3, 2))), "b2": jnp.asarray(0.01 * rng.normal(size=(2, 2)))}
+    found = kind(0.9, each=True).prox(Vector(tree), 0.7).tree
+    for k in tree:
+        np.testing.assert_allclose(found[k], prox(kind(0.9), tree[k], 0.7), atol=1e-14)
+    assert kind(0.9, each=True).feasible(found)
+    both = {k: np.asarray(a) * 100 for k, a in tree.items()}
+    apart = Vector(kind(0.9, each=True).prox(Vector(both), 0.7).tree)
+    assert kind(0.9, each=True).feasible(apart)
+    assert not kind(0.9).feasible(apart)
+
+
+def test_each_leaf_s_entropy_ends_in_its_own_ball(x64):
+    y = Vector([jnp.array([1.0, 2.0]), jnp.array([-5.0, 0.5])])
+    found = NegativeEntropy().retrieve(y, 1.0, L1Ball(3.0, each=True)).tree
+    for one, leaf in zip(found, y.tree, strict=True):
+        np.testing.assert_allclose(one, NegativeEntropy().retrieve(Vector(leaf), 1.0, L1Ball(3.0)).tree, atol=1e-14)
+    assert float(found[0].sum()) == pytest.approx(3.0)
+
+
 def test_intercepts_are_free_by_default():
     x = Vector({"kernel": jnp.ones(2), "bias": jnp.ones(1)})
     assert float(L1(1.0).value(x)) == 2

@@ -1,6 +1,7 @@
 """Constraints: psi is 0 on a set and infinite outside, and its prox is the projection, whatever t is.
 
-Balls and the simplex constrain all selected leaves together, as one vector. A constraint has no subgradient
+Balls and the simplex constrain all selected leaves together, as one vector, unless each is to have a ball of its own. A
+constraint has no subgradient
 that a step could follow, so methods without a proximal step cannot train under one.
 """
 
@@ -126,28 +127,45 @@ class Ball(Constraint):
 
 
 @dataclasses.dataclass(frozen=True)
-class L1Ball(Ball):
-    """sum |x_j| <= radius, over all selected leaves together.
+class JointBall(Ball):
+    """Base class of the balls that all selected leaves are in as one vector or, with `each`, every leaf by itself."""
+
+    each: bool = dataclasses.field(default=False, kw_only=True)
+
+    def project(self, leaves: Leaves) -> Leaves:
+        """Of one vector's leaves."""
+        raise NotImplementedError
+
+    def joint_project(self, leaves: Leaves) -> Leaves:
+        vectors = [[a] for a in leaves] if self.each else [leaves]
+        return [a for vector in vectors for a in self.project(vector)]
+
+
+@dataclasses.dataclass(frozen=True)
+class L1Ball(JointBall):
+    """sum |x_j| <= radius, over all selected leaves together, or over each.
 
     >>> L1Ball(1.0).prox(Vector(jnp.array([1.0, -0.5, 0.125])), 1.0).tree.tolist()
     [0.75, -0.25, 0.0]
+    >>> L1Ball(1.0, each=True).prox(Vector([jnp.array([3.0]), jnp.array([-0.5])]), 1.0).tree
+    [Array([1.], dtype=float32), Array([-0.5], dtype=float32)]
     """
 
-    def joint_project(self, leaves: Leaves) -> Leaves:
+    def project(self, leaves: Leaves) -> Leaves:
         inside = optax.tree.norm(leaves, ord=1) <= self.radius
         sizes = to_simplex([jnp.abs(a) for a in leaves], self.radius, needed=~inside)
         return [jnp.where(inside, a, jnp.sign(a) * size) for a, size in zip(leaves, sizes, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
-class L2Ball(Ball):
-    """||x|| <= radius, the Euclidean norm of all selected leaves together.
+class L2Ball(JointBall):
+    """||x|| <= radius, the Euclidean norm of all selected leaves together, or of each.
 
     >>> L2Ball(2.5).prox(Vector([jnp.array([3.0]), jnp.array([4.0])]), 1.0).tree
     [Array([1.5], dtype=float32), Array([2.], dtype=float32)]
     """
 
-    def joint_project(self, leaves: Leaves) -> Leaves:
+    def project(self, leaves: Leaves) -> Leaves:
         projected: Leaves = optax.projections.projection_l2_ball(list(leaves), self.radius)
         return projected
 

@@ -92,10 +92,14 @@ class NegativeEntropy(Mirror):
         match psi:
             case Simplex(scale=total):
                 return mapped(self, lambda leaves: _lowered(leaves, _excess(leaves, total)), lambda a: a, y)
-            case L1Ball(radius=total):
-                return mapped(
-                    self, lambda leaves: _lowered(leaves, jnp.maximum(_excess(leaves, total), 0)), lambda a: a, y
-                )
+            case L1Ball(radius=total, each=each):
+
+                def within(leaves: Any) -> Any:
+                    if each and len(leaves) > 1:
+                        return [within([a])[0] for a in leaves]
+                    return _lowered(leaves, jnp.maximum(_excess(leaves, total), 0))
+
+                return mapped(self, within, lambda a: a, y)
             case L1(strength=strength):  # on x > 0 it is linear
                 return mapped(self, lambda leaves: _lowered(leaves, t * strength), lambda a: a, y)
             case Box() | LInfBall() | NonNegative():  # h is a sum over entries, so each is clipped by itself
