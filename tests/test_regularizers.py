@@ -413,6 +413,7 @@ def test_sums_act_on_leaves_of_their_own(x64):
         (lambda: L2("0.1"), "L2: strength must be a number in [0, inf), not '0.1'"),
         (lambda: ElasticNet(0.1, -2.0), "ElasticNet: l2 must be in [0, inf), not -2.0"),
         (lambda: L1Ball(0.0), "L1Ball: radius must be in (0, inf), not 0.0"),
+        (lambda: L1Ball(1.0, each="no"), "L1Ball: each must be true or false, not 'no'"),
         (lambda: NuclearBall(-1), "NuclearBall: radius must be in (0, inf), not -1"),
         (lambda: Simplex(0), "Simplex: scale must be in (0, inf), not 0"),
         (lambda: Box(2.0, 1.0), "Box: low must not exceed high, but 2.0 > 1.0"),

@@ -365,6 +365,10 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
             "unknown part '2 clases': did you mean '2 classes'? Allowed: 2 classes, ",
         ),
         (["apfl-fig2", "--method", "SCAFOLD"], "unknown method 'SCAFOLD': did you mean 'SCAFFOLD'? Allowed: FedAvg, "),
+        (
+            ["feddeper-table1", "--part", "MNIST, MLP, 5 of 10, half the steps", "--method", "FedAvg"],
+            "unknown method 'FedAvg': Allowed: FedDeper*",
+        ),
         (["fco-fmri", "--method", "FedMiD"], "--method is 'FedMiD': the methods of fco-fmri are run together"),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),

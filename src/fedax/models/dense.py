@@ -5,9 +5,9 @@ matrix product it is a large array that is written and read once more by the ste
 products XLA computes it within the step. On a CPU that is mostly 1.2 to 1.4 times as fast where d stays in the nearest
 cache and there are enough rows to keep the arithmetic busy, and slower elsewhere (`benchmarks/dense.py`).
 
-With 48 to 63 rows XLA's product with a large kernel whose rows are a page apart (1,024 outputs, or 2,048, ...) takes up
-to one and a half times as long as with 64, so those are filled up with zeros, in the product itself and not in its
-gradients, which gain nothing by it.
+With 48 to 63 rows XLA's product with a large kernel whose rows are a page apart (1,024 outputs, or 2,048, ...) takes
+mostly 1.2 to 1.9 times as long as with 64 (`benchmarks/dense.py`), so those are filled up with zeros, in the product
+itself and not in its gradients, which gain nothing by it.
 
 A kernel may be a `Mixture` of two. In the layer that sees the data, whose product with either XLA has already, that
 takes the mean of two small products in place of the mean of two large kernels.

@@ -1,8 +1,7 @@
 """Constraints: psi is 0 on a set and infinite outside, and its prox is the projection, whatever t is.
 
 Balls and the simplex constrain all selected leaves together, as one vector, unless each is to have a ball of its own. A
-constraint has no subgradient
-that a step could follow, so methods without a proximal step cannot train under one.
+constraint has no subgradient that a step could follow, so methods without a proximal step cannot train under one.
 """
 
 from __future__ import annotations
@@ -131,6 +130,11 @@ class JointBall(Ball):
     """Base class of the balls that all selected leaves are in as one vector or, with `each`, every leaf by itself."""
 
     each: bool = dataclasses.field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.each, bool):
+            raise FedaxError(f"{self.name}: each must be true or false, not {self.each!r}")
 
     def project(self, leaves: Leaves) -> Leaves:
         """Of one vector's leaves."""

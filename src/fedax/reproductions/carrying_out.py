@@ -56,13 +56,13 @@ def carry_out(
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
     if changes:
         settings = _changed(reproduction, settings, changes)
-    if methods:
-        _refuse_others(reproduction, settings, methods)
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
     names = [setting.part for setting in settings]
     for part in parts:
         if part not in names:
             raise unknown("part", part, names)
+    if methods:
+        _refuse_others(reproduction, [one for one in settings if not parts or one.part in parts], methods)
     _claim(out, as_json(about))
     began = time.monotonic()
     made: dict[Path, list[Path]] = {}
@@ -170,8 +170,10 @@ def _experiment(experiment: Experiment, folder: Path, methods: Sequence[str], pr
         if swept.interrupted:
             raise Interrupted
         return [path for best in swept.methods for path in best.folders]
-    go = resume(folder, only=methods, progress=progress) if began else None
-    outcome = go or run(experiment, folder, only=methods, progress=progress)
+    if began:
+        outcome = resume(folder, only=methods, progress=progress)
+    else:
+        outcome = run(experiment, folder, only=methods, progress=progress)
     if outcome.interrupted:
         raise Interrupted
     for one in outcome.runs:
