@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import json
@@ -312,6 +313,26 @@ def test_method_by_method(made: Made, tmp_path: Path) -> None:
     assert saving.read(out / "result.json").measured == whole
 
 
+def test_a_sweep_method_by_method(tmp_path: Path) -> None:
+    swept = copy.deepcopy(DIGITS)
+    swept["experiment"] |= {"seeds": [0], "sweep": {"lr": [0.01, 0.1], "metric": "test_loss"}}
+    swept["experiment"]["algorithm"] = [{"name": "FedAvg", "lr": 0.1}, {"name": "FedProx", "lr": 0.1, "mu": 1}]
+    both = ["FedAvg", "FedProx"]
+    swept |= {"figures": [{"part": "all", "values": dict.fromkeys(both, 0.0)}], "claim": [], "part": DIGITS["part"][1:]}
+    one = described("digits-two", swept)
+    whole, _ = carry_out(one, "small", tmp_path / "whole")
+    first, _ = carry_out(one, "small", tmp_path / "parts", methods=["FedProx"])
+    assert first.measured == {name: n for name, n in whole.measured.items() if "FedProx" in name}
+    assert [path.name for path in (tmp_path / "parts/all/runs").iterdir()] == ["fedprox-seed0"]
+    second, made = carry_out(one, "small", tmp_path / "parts", methods=["FedAvg"])
+    assert second.measured == whole.measured
+    assert len(whole.measured) == 2
+    assert [path.name for path in made[tmp_path / "parts/all"]] == ["fedavg-seed0", "fedprox-seed0"]
+    lines = [(tmp_path / home / "all/sweep.csv").read_text().splitlines() for home in ("whole", "parts")]
+    without_seconds = [[line.rpartition(",")[0] for line in one] for one in lines]
+    assert without_seconds[0] == without_seconds[1]
+
+
 def test_what_if(made: Made, tmp_path: Path) -> None:
     changes = ("--set", "algorithm.FedAvg.lr=0.001", "--set", "rounds=2")
     said = type_(tmp_path, "--part", "all", *changes)
@@ -369,7 +390,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
             ["feddeper-table1", "--part", "MNIST, MLP, 5 of 10, half the steps", "--method", "FedAvg"],
             "unknown method 'FedAvg': Allowed: FedDeper*",
         ),
-        (["fco-fmri", "--method", "FedMiD"], "--method is 'FedMiD': the methods of fco-fmri are run together"),
+        (["fedac-a9a", "--method", "FedAvg"], "--method is 'FedAvg': the methods of fedac-a9a are run together"),
         (["apfl-table2", "--page", "x.md"], "--page is x.md: it is about all reproductions"),
         (["apfl-table2", "--seeds", "0"], "Invalid value for '--seeds'"),
         (["apfl-table2", "--set", "rounds"], "--set is 'rounds': it must be FIELD=VALUE"),

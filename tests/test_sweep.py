@@ -11,7 +11,7 @@ import fedax
 from conftest import LEAST_SQUARES, regression, vector
 from fedax import experiments
 from fedax.models import model
-from fedax.regularizers import L1
+from fedax.regularizers import L1, GroupLasso, L1Ball
 from fedax.simulation.sweep import Settings
 
 OPTIONS = {"rounds": 5, "cohort": 3, "local_steps": 3, "batch_size": 4, "eval_every": 2}
@@ -29,6 +29,30 @@ def test_a_sweep_is_its_runs_one_by_one(method):
         for mine, theirs in zip(found.history, alone.history, strict=True):
             assert mine["gradients"] == theirs["gradients"]
             assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("method", "psi"),
+    [
+        (fedax.FedDualAvg(lr=0.1), L1Ball(2.0, on="kernel")),
+        (fedax.FedMiD(lr=0.1), GroupLasso(0.01, on="kernel")),
+        (fedax.SCAFFOLD(lr=0.1), None),
+        (fedax.APFL(lr=0.1, adaptive=True), None),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.parametrize("clients", [{"local_steps": 3}, {"local_epochs": 2, "executor": "looped", "mode": "batched"}])
+def test_kernels_carried_by_columns_are_the_same_kernels(method, psi, clients):
+    """In lanes a kernel with fewer outputs than inputs goes through the steps turned; groups are still of its rows."""
+    federation = fedax.data.load("digits", partition=fedax.data.Dirichlet(clients=6, alpha=0.5))
+    problem = fedax.Problem(model("logistic", outputs=10), loss="cross_entropy", regularizer=psi)
+    options = {"rounds": 3, "cohort": 3, "batch_size": 8, "eval_every": 3}
+    settings = fedax.grid(method, {"lr": [0.02, 0.1]})
+    together = fedax.sweep(problem, federation, settings, **options, **clients)
+    clients = {name: value for name, value in clients.items() if name != "mode"}
+    for algorithm, found in zip(settings, together, strict=True):
+        alone = fedax.simulate(problem, federation, algorithm, **options, **clients)
+        np.testing.assert_allclose(vector(found.model), vector(alone.model), rtol=1e-4, atol=1e-6)
 
 
 def test_how_settings_are_run_is_a_matter_of_size():

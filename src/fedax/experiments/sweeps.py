@@ -13,6 +13,7 @@ import dataclasses
 import io
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class Best:
 class Swept:
     """What a sweep made: its directory, what decided, and the best of each method whose grid finished.
 
-    worked: how many grids, of a method and a seed, ran now.
+    worked: how many grids, of a method and a seed, ran now. interrupted: some that were asked for did not finish.
     """
 
     folder: Path
@@ -77,20 +78,23 @@ class Swept:
     worked: int
 
 
-def sweep(experiment: Experiment, out: Path, *, progress: Progress | None = None) -> Swept:
+def sweep(experiment: Experiment, out: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Swept:
     """Run every method's grid with every seed, and keep the best setting of each method in `out/runs`.
 
+    only: the labels of the methods that are run, if not all; `resume_sweep` runs the others.
     Bad input raises before anything is written. A setting is written when it is done; after Ctrl-C `resume_sweep` goes
     on with the others.
     """
     refuse_taken(out)
     sweeper = _Sweeper(experiment, out)
     sweeper.begin()
-    return sweeper.carry_out(progress or Progress())
+    return sweeper.carry_out(progress or Progress(), only)
 
 
-def resume_sweep(folder: Path, *, progress: Progress | None = None) -> Swept:
+def resume_sweep(folder: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Swept:
     """Go on with a sweep that did not come to its end: settings that are done are kept, those under way go on.
+
+    only: the labels of the methods that go on, if not all.
 
     >>> resume_sweep(Path("no-such-directory"))
     Traceback (most recent call last):
@@ -98,7 +102,7 @@ def resume_sweep(folder: Path, *, progress: Progress | None = None) -> Swept:
     """
     sweeper = _Sweeper(recall(folder), folder)
     refuse_other_runs(folder, sweeper.names)
-    return sweeper.carry_out(progress or Progress())
+    return sweeper.carry_out(progress or Progress(), only)
 
 
 class _Sweeper:
@@ -130,9 +134,10 @@ class _Sweeper:
         resolved = resolved_comparison(self.experiment, self.names)
         write_json(self.out / EXPERIMENT, {**resolved, "sweep": {**self.table.model_dump(), **decides}})
 
-    def carry_out(self, progress: Progress) -> Swept:
-        """Run what is not done, method by method, up to Ctrl-C."""
-        pairs = [(table, seed) for table in self.experiment.algorithm for seed in self.experiment.seeds]
+    def carry_out(self, progress: Progress, only: Sequence[str]) -> Swept:
+        """Run what is not done, method by method, up to Ctrl-C; with `only`, of these methods."""
+        every = [(table, seed) for table in self.experiment.algorithm for seed in self.experiment.seeds]
+        pairs = [pair for pair in every if not only or pair[0].label in only or not self.left(*pair)]
         waiting = [self.run_of(table, seed) for table, seed in pairs if self.left(table, seed)]
         progress.begin(waiting, self.experiment.rounds * self.count)
         (self.out / HISTORIES).unlink(missing_ok=True)
@@ -141,7 +146,7 @@ class _Sweeper:
         with deferred(progress.stopping) as interrupt:
             for table in self.experiment.algorithm:
                 done: list[Grid] = []
-                for seed in self.experiment.seeds:
+                for seed in [seed for one, seed in pairs if one is table]:
                     if interrupt.asked:
                         break
                     grid = Grid(

@@ -134,7 +134,7 @@ def _refuse_others(reproduction: Reproduction, settings: Sequence[Setting], meth
     for method in methods:
         if method not in every:
             raise unknown("method", method, every)
-    if reproduction.measure is not None or any("sweep" in setting.table for setting in settings):
+    if reproduction.measure is not None:
         raise FedaxError(
             f"--method is {methods[0]!r}: the methods of {reproduction.id} are run together, so leave it out"
         )
@@ -166,7 +166,10 @@ def _experiment(experiment: Experiment, folder: Path, methods: Sequence[str], pr
     """A part's runs: of a comparison, or the best settings of a sweep; gone on with where it was begun."""
     began = (folder / EXPERIMENT).is_file()
     if experiment.sweep is not None:
-        swept = resume_sweep(folder, progress=progress) if began else sweep(experiment, folder, progress=progress)
+        if began:
+            swept = resume_sweep(folder, only=methods, progress=progress)
+        else:
+            swept = sweep(experiment, folder, only=methods, progress=progress)
         if swept.interrupted:
             raise Interrupted
         return [path for best in swept.methods for path in best.folders]

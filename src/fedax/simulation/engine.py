@@ -145,9 +145,11 @@ def _cohorts(clients: int, cohort: int) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
 
-def _round(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, *, table: bool = False) -> Any:
+def _round(
+    problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, *, table: bool = False, lanes: bool = False
+) -> Any:
     """round(algorithm, server, states, here, round, seed, data) -> server, the cohort's states, all finite?, signs."""
-    cohort = cohort_program(problem, plan, executor, mesh, table=table)
+    cohort = cohort_program(problem, plan, executor, mesh, table=table, lanes=lanes)
     taking_part = np.arange(executor.places) < plan.cohort
 
     def a_round(algorithm: Any, server: Any, states: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
@@ -175,7 +177,7 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
     through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
     was before.
     """
-    a_round = _round(problem, plan, executor, mesh, table=True)
+    a_round = _round(problem, plan, executor, mesh, table=True, lanes=lanes)
     taking_part = np.arange(executor.places) < plan.cohort
 
     def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:

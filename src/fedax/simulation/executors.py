@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
-from fedax.local import Client, Data, Plan, peeled
+from fedax.local import Client, Data, Plan, by_columns, peeled
 from fedax.problem import BLOCK, Problem
 from fedax.vectors import Vector, size, zeros
 
@@ -106,6 +106,7 @@ def cohort_program(
     work: Callable[..., Any] | None = None,
     *,
     table: bool = False,
+    lanes: bool = False,
 ) -> Callable[..., Any]:
     """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states, mean squares.
 
@@ -113,11 +114,14 @@ def cohort_program(
     them. The mean squares are the clients' ||upload||^2 and ||change of state||^2, averaged like the uploads.
 
     work(client, algorithm, message, state) -> upload, new state is what each client does: a round, unless given.
+    lanes: the program is to be batched over settings.
     """
 
     if work is None:
         peels = executor.peeled and plan.equal_steps and plan.max_steps > 1
-        work = functools.partial(Client.work, loop=peeled if peels else jax.lax.fori_loop)
+        columns = lanes and jax.default_backend() == "cpu"
+        loop = by_columns if columns else peeled if peels else jax.lax.fori_loop
+        work = functools.partial(Client.work, loop=loop)
 
     def device(
         algorithm: Algorithm,
