@@ -202,7 +202,7 @@ def to_simplex(leaves: Leaves, scale: float, needed: Any = True) -> Leaves:
     are large against the scale lose no digits, and t lies between -scale and 0.
     """
     top = optax.tree.max(list(leaves))
-    below = [a - top for a in leaves]
+    below = [jnp.ravel(a - top) for a in leaves]  # sums of long rows are quicker than of a matrix with few columns
 
     def better(t: jax.Array) -> jax.Array:
         above = [jnp.maximum(a - t, 0) for a in below]
@@ -217,4 +217,4 @@ def to_simplex(leaves: Leaves, scale: float, needed: Any = True) -> Leaves:
 
     start = jnp.asarray(-scale, top.dtype), jnp.where(needed, STEPS, 0)
     t, _ = jax.lax.while_loop(lambda state: state[1] > 0, improve, start)
-    return [jnp.maximum(a - t, 0) for a in below]
+    return [jnp.maximum(a - top - t, 0) for a in leaves]
