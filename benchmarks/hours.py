@@ -2,8 +2,9 @@
 
     python benchmarks/hours.py [ID ...]      (FEDAX_DATA for real data)
 
-A few local steps of the first method are timed for each model and cohort, and multiplied by the steps, rounds, seeds
-and settings of all parts and by the gradients that each method takes a step. Data that are not here (CIFAR-100,
+A few local steps of the first method are timed for each model, regularizer and cohort, those of a sweep's settings side
+by side where the sweep runs them so, and multiplied by the steps, rounds, seeds and settings of all parts and by the
+gradients that each method takes a step. Data that are not here (CIFAR-100,
 TinyImagenet) are taken to cost what the same model costs on those that are. Without an ID: all that have no saved
 result at the paper's scale. The tables' `hours` are of this order: they were written down from runs on a busy machine,
 halved, FedSpeed's from the pace of workload R.
@@ -16,13 +17,18 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
+
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
 from fedax.reproductions import ids, load
 from fedax.reproductions.saving import saved
-from fedax.simulation import Simulation
+from fedax.simulation.engine import State
+from fedax.simulation.lanes import Lanes
+from fedax.simulation.sweep import Settings
 
-STEPS, ROUNDS = 2, 2
+ENOUGH = 0.1  # seconds of a round that is timed
+ROUNDS = 2
 
 
 def steps_a_round(experiment: Any, rows: float) -> float:
@@ -33,17 +39,36 @@ def steps_a_round(experiment: Any, rows: float) -> float:
 
 
 def seconds_a_step(experiment: Any) -> tuple[float, float]:
-    """Of a round whose clients take one step, by the first method; and the rows of a client."""
-    problem, federation = prepare(experiment)
-    how = options(experiment, 0) | {"local_epochs": None, "local_steps": STEPS, "rounds": 10**6, "eval_every": 10**6}
-    run = Simulation(problem, federation, experiment.algorithm[0].build(), protocol=False, **how)
+    """Of a round whose clients take one step, by the first method, a setting of a sweep; and the rows of a client."""
+    on = prepare(experiment)
+    rows = float(on[1].train.count.mean())
+    steps, most = 1, math.ceil(steps_a_round(experiment, rows))
+    while True:  # as many as show above what a round costs by itself
+        steps = min(8 * steps, most)
+        took = seconds_a_round(experiment, on, steps)
+        if took > ENOUGH or steps == most:
+            return took / steps, rows
+
+
+def seconds_a_round(experiment: Any, on: tuple[Any, Any], steps: int) -> float:
+    """Of so many steps, of one setting."""
+    how = options(experiment, 0) | {"local_epochs": None, "local_steps": steps, "rounds": 10**6, "eval_every": 10**6}
+    table, sweep = experiment.algorithm[0], experiment.sweep
+    methods = [table.build()] if sweep is None else [method for _, method in sweep.settings(table)]
+    settings = Settings(*on, methods, mode="auto" if sweep is None else sweep.mode, **how)
+    run, count = settings.first, len(settings.blocks[0])
+    state, method, alive = run.state, methods[0], np.True_
+    if settings.mode == "batched":
+        lanes = Lanes(run, [methods[number] for number in settings.blocks[0]], None, math.inf)
+        state, method, alive = lanes.state, lanes.stacked, lanes.alive
     took = []
     for _ in range(1 + ROUNDS):
         began = time.perf_counter()
-        run.state, good = run.engine.advance(run.algorithm, run.state, 1, run.data)
-        assert good
+        server, clients, good, _, signs = run.engine.run(method, state, alive, 1, run.data)
+        assert np.all(good)
         took.append(time.perf_counter() - began)
-    return min(took[1:]) / STEPS, float(federation.train.count.mean())
+        state = State(server, clients, state.round + 1, signs)
+    return min(took[1:]) / count
 
 
 def hours(name: str, known: dict[Any, tuple[float, float]]) -> float:
@@ -52,7 +77,14 @@ def hours(name: str, known: dict[Any, tuple[float, float]]) -> float:
     for setting in load(name).at("paper"):
         experiment = setting.experiment()
         size = experiment.data.partition.clients if hasattr(experiment.data.partition, "clients") else None
-        key = (str(experiment.model), experiment.cohort, experiment.batch_size, size, experiment.data.name == "mnist")
+        key = (
+            str(experiment.model),
+            str(experiment.problem),
+            experiment.cohort,
+            experiment.batch_size,
+            size,
+            experiment.data.name == "mnist",
+        )
         if key not in known:
             try:
                 known[key] = seconds_a_step(experiment)
