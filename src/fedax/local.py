@@ -245,8 +245,9 @@ def by_columns(first: int, last: Any, body: Callable[[Any, Any], Any], carry: An
     [10.0, 10.0]
     """
 
-    def narrow(a: jax.Array) -> bool:
-        return a.ndim == 2 and a.shape[0] > a.shape[1] > 1
+    def narrow(a: Any) -> bool:
+        shape = jnp.shape(a)
+        return len(shape) == 2 and shape[0] > shape[1] > 1
 
     def turned(tree: Any) -> Any:
         return jax.tree.map(lambda a, b: a.T if narrow(b) else a, tree, carry)
