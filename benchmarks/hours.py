@@ -4,10 +4,10 @@
 
 A few local steps of the first method are timed for each model, regularizer and cohort, those of a sweep's settings side
 by side where the sweep runs them so, and multiplied by the steps, rounds, seeds and settings of all parts and by the
-gradients that each method takes a step. Data that are not here (CIFAR-100,
-TinyImagenet) are taken to cost what the same model costs on those that are. Without an ID: all that have no saved
-result at the paper's scale. The tables' `hours` are of this order: they were written down from runs on a busy machine,
-halved, FedSpeed's from the pace of workload R.
+gradients that each method takes a step. Data that are not here (CIFAR-100, TinyImagenet) are taken to cost what the
+same model costs on those that are. Without an ID: all that have no saved result at the paper's scale. The tables'
+`hours` are of this order: they were written down from runs on a busy machine, halved, FedSpeed's from the pace of
+workload R.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ def seconds_a_round(experiment: Any, on: tuple[Any, Any], steps: int) -> float:
     methods = [table.build()] if sweep is None else [method for _, method in sweep.settings(table)]
     settings = Settings(*on, methods, mode="auto" if sweep is None else sweep.mode, **how)
     run, count = settings.first, len(settings.blocks[0])
-    state, method, alive = run.state, methods[0], np.True_
-    if settings.mode == "batched":
-        lanes = Lanes(run, [methods[number] for number in settings.blocks[0]], None, math.inf)
-        state, method, alive = lanes.state, lanes.stacked, lanes.alive
+    lanes = Lanes(run, [methods[number] for number in settings.blocks[0]], None, math.inf) if count > 1 else None
     took = []
     for _ in range(1 + ROUNDS):
         began = time.perf_counter()
-        server, clients, good, _, signs = run.engine.run(method, state, alive, 1, run.data)
+        if lanes is None:
+            run.state, good = run.engine.advance(methods[0], run.state, 1, run.data)
+        else:
+            server, clients, good, _, signs = run.engine.run(lanes.stacked, lanes.state, lanes.alive, 1, run.data)
+            lanes.state = State(server, clients, lanes.state.round + 1, signs)
         assert np.all(good)
         took.append(time.perf_counter() - began)
-        state = State(server, clients, state.round + 1, signs)
     return min(took[1:]) / count
 
 
