@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import typer
 from rich.console import Console
+from rich.text import Text
 
 import fedax
 from fedax.cli import invoke
+from fedax.cli.app import app
 from fedax.cli.progress import watch
 from fedax.experiments import read, run
 
@@ -202,6 +205,21 @@ print(sorted({"jax", "numpy", "pydantic"} & set(sys.modules)))
     shown = subprocess.run([sys.executable, "-c", code], env=SHELL, capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[-1] == "[]"
     assert "fedax demo" in shown
+
+
+def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A command and all below it, each with what is typed for it."""
+    yield name, command
+    for word, below in getattr(command, "commands", {}).items():
+        yield from commands(below, f"{name} {word}")
+
+
+@pytest.mark.parametrize(("name", "command"), dict(commands(typer.main.get_command(app), "fedax")).items())
+def test_examples_in_the_help_fit_a_terminal_of_80_columns(name: str, command: Any) -> None:
+    blocks = [block for block in command.help.split("\n\n") if block.startswith("\b")]
+    assert blocks or name in ("fedax data", "fedax flower")
+    shown = [Text.from_markup(line).plain for block in blocks for line in block.splitlines()]
+    assert [line for line in shown if len(line) > 78] == []
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("run", "--help"), ("compare", "-h"), ("report", "--help")])

@@ -104,21 +104,21 @@ def _fedax(
     """Federated optimisation: run methods on clients' data, compare them, read the report.
 
     \b
-    [bold]fedax demo[/bold]                               four methods on handwritten digits
-    [bold]fedax list[/bold]                               methods, datasets, models, partitions, regularizers
-    [bold]fedax data list[/bold]                          datasets, and which of them are on this machine
-    [bold]fedax data preview digits[/bold]                who holds what, before any training
-    [bold]fedax run experiment.toml[/bold]                one method
-    [bold]fedax compare experiment.toml[/bold]            several methods, several seeds
-    [bold]fedax resume runs/first[/bold]                  go on with what was stopped or killed
-    [bold]fedax sweep experiment.toml[/bold]              the best of many settings of each method
-    [bold]fedax export RUN --to table.tex[/bold]          CSV, Parquet, LaTeX, or a model with its card
-    [bold]fedax figures RUN[/bold]                        curves, clients and heat maps for a paper
-    [bold]fedax reproduce[/bold]                          the papers' experiments, their figures beside ours
-    [bold]fedax advise experiment.toml[/bold]             step sizes, with the theorem they come from
-    [bold]fedax theory bias[/bold]                        a theorem measured and drawn
-    [bold]fedax flower new DIR[/bold]                     the same over a real network, on Flower
-    [bold]fedax check module:Class[/bold]                 is a method of your own what it says it is?
+    [bold]fedax demo[/bold]                       four methods on handwritten digits
+    [bold]fedax list[/bold]                       methods, datasets, models and more
+    [bold]fedax data list[/bold]                  datasets, and which of them are here
+    [bold]fedax data preview digits[/bold]        who holds what, before any training
+    [bold]fedax run experiment.toml[/bold]        one method
+    [bold]fedax compare experiment.toml[/bold]    several methods, several seeds
+    [bold]fedax resume runs/first[/bold]          go on with what was stopped or killed
+    [bold]fedax sweep experiment.toml[/bold]      the best of many settings of each method
+    [bold]fedax export RUN --to table.tex[/bold]  also CSV, Parquet, or a model
+    [bold]fedax figures RUN[/bold]                curves, clients and heat maps for a paper
+    [bold]fedax reproduce[/bold]                  the papers' figures beside ours
+    [bold]fedax advise experiment.toml[/bold]     step sizes, with the theorem they come from
+    [bold]fedax theory bias[/bold]                a theorem measured and drawn
+    [bold]fedax flower new DIR[/bold]             the same over a real network, on Flower
+    [bold]fedax check module:Class[/bold]         is a method of your own what it says it is?
     """
 
 

@@ -59,8 +59,9 @@ def fetch(
 
     \b
     The environment:
-        FEDAX_DATA       a directory of your own, looked into first: mnist/train-images-idx3-ubyte.gz, ...
-        FEDAX_CACHE      where downloads are kept, instead of the user's cache directory
+        FEDAX_DATA       your own directory, looked into first:
+                         mnist/train-images-idx3-ubyte.gz, ...
+        FEDAX_CACHE      where downloads are kept
         FEDAX_OFFLINE=1  never download
     """
     from fedax.cli.console import console

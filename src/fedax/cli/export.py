@@ -32,13 +32,14 @@ def export(
     """Write results as CSV, Parquet or a LaTeX table, or a model with a card that says how to load it.
 
     \b
-    fedax export runs/demo --to results.csv               every evaluated round of every run
-    fedax export runs/demo --to results.parquet           the same
-    fedax export runs/demo --table --to table.csv         a line a method: mean and 95 % interval over seeds
-    fedax export runs/demo --to table.tex                 that table for a paper, with booktabs
+    fedax export runs/demo --to results.csv         every evaluated round
+    fedax export runs/demo --to results.parquet     the same
+    fedax export runs/demo --table --to table.csv   a line a method, over seeds
+    fedax export runs/demo --to table.tex           that table, with booktabs
 
     \b
-    fedax export runs/demo/runs/fedavg-seed0 --model fedavg       safetensors and a README
+    A model as safetensors, with a README:
+    fedax export runs/demo/runs/fedavg-seed0 --model fedavg
     """
     if to is None and model is None:
         raise FedaxError("--to FILE or --model DIR is missing: it must say what to write")

@@ -28,8 +28,8 @@ def figures(
     fedax figures runs/grid --wide                      a sweep: its heat maps too
 
     \b
-    test-accuracy-round.pdf       a metric against rounds, gradients or floats; a band over seeds
-    clients.pdf                   each client at the end, from the worst to the best
+    test-accuracy-round.pdf       against rounds, gradients or floats sent
+    clients.pdf                   each client, from the worst to the best
     sweep-fedavg.pdf              a method's settings
     """
     from fedax.experiments.folder import run_folders

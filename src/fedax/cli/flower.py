@@ -28,7 +28,8 @@ def new(
     \b
     fedax flower new hospitals --from experiment.toml
     flower-superlink --insecure --disable-runtime-dependency-installation
-    flower-supernode --insecure --superlink 127.0.0.1:8000 --port 8101 --node-config 'partition-id=0'
+    flower-supernode --insecure --superlink 127.0.0.1:8000 --port 8101 \\
+        --node-config 'partition-id=0'
     flwr run hospitals
     """
     from fedax.flower import require
@@ -52,7 +53,8 @@ def worker(
     """Carry out a SuperNode's messages in one process, which keeps JAX, the rows and the compiled programs.
 
     \b
-    flower-supernode --insecure --isolation process --port 8101 --node-config 'partition-id=0'
+    flower-supernode --insecure --isolation process --port 8101 \\
+        --node-config 'partition-id=0'
     fedax flower worker 127.0.0.1:8101
     """
     from fedax.flower import require

@@ -43,7 +43,7 @@ def keys(
 
     \b
     fedax flower keys keys --nodes 3 --host fed.example.org
-    fedax flower keys keys --renew                             when the certificate has expired
+    fedax flower keys keys --renew          a certificate that has expired
     """
     from fedax.flower import require
 
@@ -75,8 +75,8 @@ def check(
     """Check certificates and keys before anything is started: dates, hosts, pairs; and the SuperLink from a node.
 
     \b
-    fedax flower check keys --host fed.example.org             on the SuperLink's machine
-    fedax flower check keys --superlink fed.example.org:8000   on a client's
+    fedax flower check keys --host fed.example.org             by the SuperLink
+    fedax flower check keys --superlink fed.example.org:8000   by a client
     """
     from fedax.flower import require
 

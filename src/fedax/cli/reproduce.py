@@ -48,9 +48,9 @@ def reproduce(
     """Run an experiment of a paper, and show the paper's figures beside ours.
 
     \b
-    fedax reproduce                                 what there is, and what came out
+    fedax reproduce                                 all, and what came out
     fedax reproduce apfl-fig2                       at small scale: minutes
-    fedax reproduce apfl-fig2 --scale paper         as printed: hours, or a bigger machine
+    fedax reproduce apfl-fig2 --scale paper         as printed: hours
     fedax reproduce apfl-fig2 --seeds 5
     fedax reproduce apfl-fig2 --part "2 classes"    of several settings, one
     fedax reproduce apfl-fig2 --method SCAFFOLD --out runs/scaffold

@@ -22,7 +22,7 @@ def resume(
 
     \b
     fedax resume runs/first            a run that was stopped, or killed
-    fedax resume runs/demo             a comparison: the runs that never began, too
+    fedax resume runs/demo             a comparison: runs that never began, too
     fedax resume runs/grid             a sweep: settings that are done are kept
 
     \b

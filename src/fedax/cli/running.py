@@ -34,7 +34,7 @@ def run(
     fedax run experiment.toml --state-budget 4GiB
 
     \b
-    The engine chooses how clients are run and says so in experiment.json; to choose yourself:
+    The engine chooses how clients are run, and says so; to choose yourself:
     fedax run experiment.toml --set executor=looped --set devices=1
     fedax run experiment.toml --set executor=batched --set chunk=50
 
@@ -91,21 +91,21 @@ def compare(
 
     \b
     fedax compare experiment.toml --seeds 0,1,2
-    fedax compare experiment.toml --set algorithm.lr=0.05      every \\[\\[algorithm]] table
-    fedax compare experiment.toml --set algorithm.FedProx.mu=1 one alone, by its label or number
+    fedax compare experiment.toml --set algorithm.lr=0.05        every method
+    fedax compare experiment.toml --set algorithm.FedProx.mu=1   one, by its label
 
     \b
     Every method with what the first one uses in the file's rounds:
-    fedax compare experiment.toml --budget gradients           as many gradients of single rows
-    fedax compare experiment.toml --budget floats              as many floats sent, up and down
+    fedax compare experiment.toml --budget gradients   of single rows
+    fedax compare experiment.toml --budget floats      sent, up and down
 
     \b
-    Every method at its best, by validation rows and a seed that is not reported on:
-    fedax compare experiment.toml --tune                       over a grid; \\[tune] has values of your own
-    fedax compare experiment.toml --tune optuna --trials 50    in the ranges that the grid spans
+    Every method at its best, by validation rows and a seed that is not reported:
+    fedax compare experiment.toml --tune                       over a grid
+    fedax compare experiment.toml --tune optuna --trials 50    in its ranges
 
     \b
-    The \\[tune] table:
+    A grid of your own, in the \\[tune] table:
         lr = \\[0.01, 0.03, 0.1]           for every method that has it
         FedProx.mu = \\[0.01, 0.1, 1]      for one method, by its label
         seed = 100                       default the least that is not reported on
@@ -159,7 +159,7 @@ def sweep(
         server_lr = \\[0.3, 1.0, 3.0]
         metric = "test_accuracy"         what decides; any column of metrics.jsonl
         goal = "max"                     or "min"
-        over = 100                       its mean over the last 100 rounds, not its last value
+        over = 100                       its mean over the last 100 rounds
         target = 0.9                     report the first round that reaches it
         mode = "sequence"                or "batched"; default by the model's size
     """

@@ -71,11 +71,11 @@ def theory(
     """Draw a theorem: measure it, print the numbers, write the picture.
 
     \b
-    fedax theory bias                       SGD started at the optimum drifts away from it
-    fedax theory exponents                  by which powers of the rate and the steps
-    fedax theory drift                      and FedAvg with it, with identical clients
-    fedax theory instability                AGD parts two close starts, FedAc does not
-    fedax theory bounds                     the rates of FedAvg and FedAc
+    fedax theory bias              SGD started at the optimum drifts away from it
+    fedax theory exponents         by which powers of the rate and the steps
+    fedax theory drift             and FedAvg with it, with identical clients
+    fedax theory instability       AGD parts two close starts, FedAc does not
+    fedax theory bounds            the rates of FedAvg and FedAc
     """
     from fedax.cli.console import console
     from fedax.theory.pictures import draw
