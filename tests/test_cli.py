@@ -26,7 +26,7 @@ import fedax
 from fedax.cli import invoke
 from fedax.cli.app import app
 from fedax.cli.progress import watch
-from fedax.experiments import read, run
+from fedax.experiments import Run, read, run
 
 FLOWERS = """
 rounds = 4
@@ -191,6 +191,31 @@ def test_progress_bars_show_rounds_and_metrics(type_: Fedax, tmp_path: Path) -> 
     shown = screen.file.getvalue()  # type: ignore[attr-defined]
     for words in ("all runs", "16/16", "APFL, seed 0", "Local only, seed 1", "4/4", "personal accuracy"):
         assert words in shown
+
+
+def test_away_from_a_terminal_a_long_run_says_once_a_minute_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("fedax.cli.progress.time.monotonic", lambda: clock[0])
+    with watch(Console(file=io.StringIO()), quiet=False) as progress:
+        progress.begin([], 100)
+        progress.start(Run("FedAvg", 3, Path("out")))
+        for seconds, rounds in ((20, 10), (50, 15), (120, 20), (121, 21), (220, 30)):  # 10 rounds in 100 seconds
+            clock[0] = seconds
+            progress.advance(rounds)
+            progress.evaluated({"test_accuracy": rounds / 100, "test_loss": 0.5})
+    assert capsys.readouterr().out.splitlines() == [
+        "FedAvg, seed 3: 20 %, accuracy 15.0 %, loss 0.5, about 13 minutes left",  # 800 seconds
+        "FedAvg, seed 3: 30 %, accuracy 21.0 %, loss 0.5, about 12 minutes left",  # 700
+    ]
+
+
+def test_the_lines_of_a_run_are_told_its_rounds(type_: Fedax, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedax.cli.progress.A_MINUTE", 0.0)
+    said = type_("run", "flowers.toml", "--set", "rounds=8", "--out", "out")
+    assert said.code == 0
+    assert re.search(r"FedAvg, seed 0: 75 %, accuracy .*, about 1 minute left\n", said.out)
 
 
 # What there is

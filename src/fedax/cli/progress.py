@@ -1,20 +1,29 @@
-"""What a run shows while it works: bars on a terminal, a line a run elsewhere."""
+"""What a run shows while it works: bars on a terminal; elsewhere a line a minute, and one when it ends."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bars
 
 from fedax.devices import first
 from fedax.experiments import Progress, Run
 
 VISIBLE = 12  # finished runs whose bars stay on the screen
+A_MINUTE = 60.0  # seconds between two lines on a run that is under way
 STOPPING = "stopping after this round; Ctrl-C again stops at once"
 
 
@@ -33,17 +42,48 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[metrics]}", markup=False),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
         console=console,
+        speed_estimate_period=300,  # rounds may take many seconds each
     )
     with bars:
         yield Live(bars)
 
 
 class Lines(Progress):
-    """One plain line for each run that ended."""
+    """One plain line for each run that ended, and one a minute on the run under way: how far, how long still."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.metrics = ""
+        self.first: tuple[float, int] | None = None  # when this run had done so many rounds: what compiled is past
+        self.spoke = 0.0
 
     def say(self, sentence: str) -> None:
         print(sentence, flush=True)
+
+    def begin(self, runs: list[Run], rounds: int) -> None:
+        self.rounds = rounds
+
+    def start(self, run: Run) -> None:
+        self.run, self.metrics, self.first, self.spoke = run, "", None, time.monotonic()
+
+    def advance(self, rounds: int) -> None:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = now, rounds
+        if now - self.spoke < A_MINUTE:
+            return
+        self.spoke = now
+        total = self.run.rounds or self.rounds
+        (began, had), left = self.first, ""
+        if had < rounds < total:
+            left = f"about {duration((now - began) * (total - rounds) / (rounds - had))} left"
+        parts = (f"{100 * rounds / total:.0f} %", self.metrics, left)
+        print(f"{name(self.run)}: {', '.join(filter(None, parts))}", flush=True)
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        self.metrics = metrics(row)
 
     def goes_on(self, run: Run, round: int) -> None:
         print(again(run, round), flush=True)
@@ -110,6 +150,18 @@ class Live(Progress):
 
     def stopping(self) -> None:
         self.bars.console.print(STOPPING, markup=False)
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, in words.
+
+    >>> duration(40), duration(90), duration(5000), duration(400_000)
+    ('1 minute', '2 minutes', '83 minutes', '111 hours')
+    """
+    minutes = max(1, round(seconds / 60))
+    if minutes >= 120:
+        return f"{round(minutes / 60)} hours"
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 def name(run: Run) -> str:
