@@ -40,6 +40,7 @@ from fedax.regularizers import (
     mirror,
     regularizer,
 )
+from fedax.testing.running import compilations
 
 SHAPE = (7, 4)
 #: norm psi / strength and its dual norm, in NumPy: p is the prox of t psi at x if and only if d = (x - p) / t has
@@ -235,6 +236,22 @@ def test_prox_is_nonexpansive_and_lowers_its_objective(x64, name):
         best = objective(p)
         for _ in range(20):
             assert best <= objective(prox(psi, p + 0.01 * scale * rng.normal(size=SHAPE), 0.0)) + 1e-10
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_outside_of_a_program_nothing_is_compiled_twice(name):
+    """Each evaluated round asks for a value and a violation: what it compiled would never be given back."""
+    psi = ALL[name]
+
+    def ask(seed):
+        x = Vector(jnp.asarray(np.random.default_rng(seed).normal(size=SHAPE)))
+        return psi.value(x), psi.violation(x), psi.prox(x, 0.5), psi.prox(psi.prox(0.01 * x, 0.5), 0.5)
+
+    compilations()  # counts from now on
+    ask(0)
+    before = compilations()
+    ask(1)
+    assert compilations() == before
 
 
 @pytest.mark.parametrize("t", [0.1, 2.0])

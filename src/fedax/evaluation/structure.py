@@ -6,7 +6,7 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -39,17 +39,21 @@ def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[s
     >>> found["density"], found["precision"], found["recall"], found["f1"]
     (0.5, 0.5, 0.5, 0.5)
     """
-    leaves = regularised(psi, params)
+    row = _support(regularised(psi, params), truth, zero)
+    if getattr(psi, "constraint", False):
+        row["violation"] = float(psi.violation(Vector(params)))
+    return row
+
+
+def _support(leaves: list[Array], truth: Array | None, zero: float) -> dict[str, float]:
+    """All of `structure` that does not ask psi."""
     flat = np.concatenate([leaf.ravel() for leaf in leaves])
     found = np.abs(flat) > zero
     row = {"density": float(found.mean())}
     if len(leaves) == 1 and leaves[0].ndim == 2 and min(leaves[0].shape) > 1:
         row["rank"] = float(np.sum(np.linalg.svd(leaves[0], compute_uv=False) > zero))
-    if getattr(psi, "constraint", False):
-        row["violation"] = float(psi.violation(Vector(params)))
     if truth is not None and truth.size != flat.size and truth.size == len(truth) * flat.size:
-        rows = [structure(psi, params, own, zero) for own in truth]  # a truth a client: the mean over them
-        return {key: float(np.mean([each[key] for each in rows])) for key in rows[0]}
+        return _means([_support(leaves, own, zero) for own in truth])  # a truth a client: the mean over them
     if truth is not None and truth.size == flat.size:
         real = np.abs(truth.ravel()) > zero
         hits = float(np.sum(found & real))
@@ -61,16 +65,25 @@ def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[s
     return row
 
 
-def personal_structure(psi: Any, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
-    """The means over clients of `structure`; models are stacked, the truth is common or one a client."""
-    clients = len(jax.tree.leaves(models)[0])
-    size = sum(leaf[0].size for leaf in regularised(psi, models))
-    each = truth is not None and truth.size == clients * size and clients > 1
-    rows = []
-    for i in range(clients):
-        one = jax.tree.map(lambda a, i=i: a[i], models)
-        rows.append(structure(psi, one, truth[i] if each and truth is not None else truth, zero))
+def _means(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def personal_structure(psi: Any, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
+    """The means over clients of `structure`; models are stacked, the truth is common or one a client.
+
+    >>> from fedax.regularizers import L2Ball
+    >>> personal_structure(L2Ball(1.0), np.array([[3.0, 0.0], [0.0, 0.5]]), None, zero=0.01)
+    {'density': 0.5, 'violation': 1.0}
+    """
+    leaves = regularised(psi, models)
+    clients, size = len(leaves[0]), sum(leaf[0].size for leaf in leaves)
+    each = truth is not None and truth.size == clients * size and clients > 1
+    truths = truth if each and truth is not None else [truth] * clients
+    row = _means([_support([leaf[i] for leaf in leaves], truths[i], zero) for i in range(clients)])
+    if getattr(psi, "constraint", False):
+        row["violation"] = _over_clients(psi.violation, models)
+    return row
 
 
 def mean_value(psi: Any, models: Any) -> float:
@@ -80,9 +93,13 @@ def mean_value(psi: Any, models: Any) -> float:
     >>> mean_value(L1(0.5), np.array([[1.0, -1.0], [2.0, 0.0]]))
     1.0
     """
-    clients = len(jax.tree.leaves(models)[0])
-    values = [float(psi.value(Vector(jax.tree.map(lambda a, i=i: jnp.asarray(a[i]), models)))) for i in range(clients)]
-    return float(np.mean(values))
+    return _over_clients(psi.value, models)
+
+
+def _over_clients(f: Callable[[Vector], Any], models: Any) -> float:
+    """The mean over clients of a function of their models, of all of them at once."""
+    values = jax.vmap(lambda tree: f(Vector(tree)))(jax.tree.map(jnp.asarray, models))
+    return float(np.mean(np.asarray(values, np.float64)))
 
 
 def truth_of(info: Mapping[str, Any]) -> Array | None:

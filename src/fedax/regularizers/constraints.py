@@ -203,6 +203,13 @@ def to_simplex(leaves: Leaves, scale: float, needed: Any = True) -> Leaves:
     """
     top = optax.tree.max(list(leaves))
     below = [jnp.ravel(a - top) for a in leaves]  # sums of long rows are quicker than of a matrix with few columns
+    t = _threshold(below, jnp.asarray(scale, top.dtype), needed)
+    return [jnp.maximum(a - top - t, 0) for a in leaves]
+
+
+@jax.jit  # a loop that is not in a compiled program is compiled each time that it is met
+def _threshold(below: Leaves, scale: jax.Array, needed: Any) -> jax.Array:
+    """t, from entries of which the largest is 0; -scale where it is not needed."""
 
     def better(t: jax.Array) -> jax.Array:
         above = [jnp.maximum(a - t, 0) for a in below]
@@ -215,6 +222,5 @@ def to_simplex(leaves: Leaves, scale: float, needed: Any = True) -> Leaves:
         more = jnp.where((left == STEPS) & (new > t), STEPS, left - 1)
         return new, jnp.where(new == t, 0, more)  # where t rests, no step would move it
 
-    start = jnp.asarray(-scale, top.dtype), jnp.where(needed, STEPS, 0)
-    t, _ = jax.lax.while_loop(lambda state: state[1] > 0, improve, start)
-    return [jnp.maximum(a - top - t, 0) for a in leaves]
+    found: jax.Array = jax.lax.while_loop(lambda state: state[1] > 0, improve, (-scale, jnp.where(needed, STEPS, 0)))[0]
+    return found
