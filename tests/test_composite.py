@@ -12,7 +12,9 @@ from sklearn.linear_model import Lasso
 import fedax
 from conftest import vector
 from fedax.models import model
-from fedax.regularizers import L1, L2Ball, Nuclear, Simplex
+from fedax.regularizers import L1, L1Ball, L2Ball, Nuclear, NuclearBall, Simplex
+from fedax.simulation import Simulation
+from fedax.testing.running import compilations
 
 
 def rows(seed, clients, n, d, truth, noise=0.3):
@@ -281,3 +283,17 @@ def test_bad_input_is_named(caplog):
     largest = np.linalg.norm(x.T @ x / 30, 2)
     estimate = float(caplog.text.split("L = ")[1].split(":")[0])
     assert 0.8 * largest < estimate < 2 * largest
+
+
+@pytest.mark.parametrize("psi", [L1(0.01), L1Ball(100.0, on="kernel"), NuclearBall(100.0, on="kernel")], ids=repr)
+@pytest.mark.parametrize("method", [fedax.FedDualAvg(lr=0.1), fedax.PFedFBE(lr=0.01, lam=20.0)], ids=repr)
+def test_an_evaluated_round_compiles_nothing_that_an_earlier_one_has(psi, method):
+    federation = fedax.data.load("iris", partition=fedax.data.IID(5))
+    problem = fedax.Problem(model("logistic", outputs=3), loss="cross_entropy", regularizer=psi)
+    compilations()  # counts from now on
+    evaluated = iter(Simulation(problem, federation, method, rounds=6, batch_size=5, eval_every=2))
+    for _ in range(3):  # rounds 0, 2 and 4
+        next(evaluated)
+    before = compilations()
+    assert next(evaluated)["round"] == 6
+    assert compilations() == before

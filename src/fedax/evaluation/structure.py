@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+
 import numpy as np
 
 from fedax.disk import Disk
@@ -69,37 +69,42 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
-def personal_structure(psi: Any, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
+def personal_structure(problem: Problem, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
     """The means over clients of `structure`; models are stacked, the truth is common or one a client.
 
     >>> from fedax.regularizers import L2Ball
-    >>> personal_structure(L2Ball(1.0), np.array([[3.0, 0.0], [0.0, 0.5]]), None, zero=0.01)
+    >>> psi = L2Ball(1.0)
+    >>> problem = Problem(loss=lambda w, b: w.sum(), init=lambda key: np.zeros(2), regularizer=psi)
+    >>> personal_structure(problem, np.array([[3.0, 0.0], [0.0, 0.5]]), None, zero=0.01)
     {'density': 0.5, 'violation': 1.0}
     """
+    psi: Any = problem.regularizer
     leaves = regularised(psi, models)
     clients, size = len(leaves[0]), sum(leaf[0].size for leaf in leaves)
     each = truth is not None and truth.size == clients * size and clients > 1
     truths = truth if each and truth is not None else [truth] * clients
     row = _means([_support([leaf[i] for leaf in leaves], truths[i], zero) for i in range(clients)])
     if getattr(psi, "constraint", False):
-        row["violation"] = _over_clients(psi.violation, models)
+        row["violation"] = _over_clients(problem, psi.violation, models)
     return row
 
 
-def mean_value(psi: Any, models: Any) -> float:
+def mean_value(problem: Problem, models: Any) -> float:
     """The mean over clients of psi at their models, which are stacked.
 
     >>> from fedax.regularizers import L1
-    >>> mean_value(L1(0.5), np.array([[1.0, -1.0], [2.0, 0.0]]))
+    >>> problem = Problem(loss=lambda w, b: w.sum(), init=lambda key: np.zeros(2), regularizer=L1(0.5))
+    >>> mean_value(problem, np.array([[1.0, -1.0], [2.0, 0.0]]))
     1.0
     """
-    return _over_clients(psi.value, models)
+    psi: Any = problem.regularizer
+    return _over_clients(problem, psi.value, models)
 
 
-def _over_clients(f: Callable[[Vector], Any], models: Any) -> float:
+def _over_clients(problem: Problem, f: Callable[[Vector], Any], models: Any) -> float:
     """The mean over clients of a function of their models, of all of them at once."""
-    values = jax.vmap(lambda tree: f(Vector(tree)))(jax.tree.map(jnp.asarray, models))
-    return float(np.mean(np.asarray(values, np.float64)))
+    program = problem.program(("over clients", f.__name__), lambda: jax.jit(jax.vmap(lambda tree: f(Vector(tree)))))
+    return float(np.mean(np.asarray(program(models), np.float64)))
 
 
 def truth_of(info: Mapping[str, Any]) -> Array | None:

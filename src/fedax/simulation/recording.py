@@ -59,11 +59,11 @@ def _structure(run: Simulation, psi: Any, model: Any) -> dict[str, float]:
         row["prox_gradient"] = prox_gradient(run.problem, run.shown, run.measured, Vector(model))
     if run.personal:
         own = unwrap(run.own_models())
-        found = personal_structure(psi, own, truth, run.zero_below)
+        found = personal_structure(run.problem, own, truth, run.zero_below)
         row |= {f"personal_{key}": value for key, value in found.items()}
         if not isinstance(own, Mixture):
             row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, own)
-        value = mean_value(psi, own)
+        value = mean_value(run.problem, own)
         for part in run.meters:
             row[f"personal_{part}_objective"] = run.per_client[f"personal_{part}"]["loss"].overall + value
     return row
