@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-
 import numpy as np
 
 from fedax.disk import Disk
