@@ -27,6 +27,7 @@ from fedax.reproductions.fedac import METHODS
 from fedax.reproductions.measures import MEASURES
 from fedax.reproductions.measuring import quickest
 from fedax.reproductions.merging import merged
+from fedax.reproductions.words import shown
 from fedax.simulation import Simulation
 
 ROOT = Path(__file__).parent.parent
@@ -264,7 +265,13 @@ def test_a_reproduction_from_end_to_end(made: Made) -> None:
     gap = sum(a["test_accuracy"] - b["test_accuracy"] for a, b in zip(every, two, strict=True)) / 2
     less = "all: FedAvg (test accuracy), less that of two labels"
     assert result.measured[less].mean == pytest.approx(100 * gap)
-    for words in ("two labels: FedAvg (shared test accuracy)", "labels matter", "- two rounds", "small scale: "):
+    for words in (
+        "two labels: FedAvg (shared test accuracy)",
+        "labels matter",
+        "behind the claims",
+        "- two rounds",
+        "small scale: ",
+    ):
         assert words in made.said
     assert (made.out / "two-labels/report.html").is_file()
 
@@ -418,6 +425,19 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_is_that_of_the_saved_results() -> None:
     assert (ROOT / "docs/reproductions.md").read_text() == page.page()
+
+
+def test_the_page_shows_every_number_that_was_measured() -> None:
+    """Those that the paper prints beside ours, and those that its sentences are about."""
+    sections = {text.split("\n", 1)[0]: text for text in page.page().split("\n## ")}
+    for name in ids():
+        for scale in SCALES:
+            result = saving.saved(name, scale)
+            asked = {str(q): q for q in load(name).quantities(scale)}
+            for what in asked.keys() & ({} if result is None else result.measured):
+                ours = shown(asked[what], result.measured[what])
+                lines = [line for line in sections[name].splitlines() if line.startswith(f"| {what} |")]
+                assert any(f"| {ours} |" in line for line in lines), (name, scale, what)
 
 
 def test_saved_results_are_of_reproductions() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,8 @@ from fedax.cli.options import Debug, Quiet, Set, assignments
 from fedax.errors import FedaxError, unknown
 
 if TYPE_CHECKING:
-    from fedax.reproductions import Judgement, Reproduction, Scale
+    from fedax.reproductions import Reproduction, Scale
+    from fedax.reproductions.verdict import Measured
 
 
 def reproduce(
@@ -126,7 +127,6 @@ def _carry_out(
     from fedax.cli.results import write_reports
     from fedax.experiments import Progress
     from fedax.experiments.folder import write_json
-    from fedax.reproductions import judge
     from fedax.reproductions.carrying_out import Interrupted, carry_out
     from fedax.reproductions.saving import joined, where
 
@@ -142,7 +142,7 @@ def _carry_out(
     except Interrupted:
         raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
     pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]
-    show(reproduction, scale, judge(reproduction, scale, result.measured), changes)
+    show(reproduction, scale, result.measured, changes)
     for path in (*pages, out / "result.json"):
         console().print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     if save:
@@ -151,16 +151,20 @@ def _carry_out(
 
 
 def show(
-    reproduction: Reproduction, scale: Scale, judgement: Judgement, changes: Sequence[tuple[str, str]] = ()
+    reproduction: Reproduction,
+    scale: Scale,
+    measured: Mapping[str, Measured],
+    changes: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Figures and claims as far as they were measured, and departures."""
     from rich.table import Table
 
     from fedax.cli.console import console
+    from fedax.reproductions import judge
     from fedax.reproductions.description import PAPERS
-    from fedax.reproductions.words import HEADINGS, answer, cells
+    from fedax.reproductions.words import BEHIND, HEADINGS, answer, behind, cells
 
-    say = console()
+    say, judgement = console(), judge(reproduction, scale, measured)
     say.print(
         f"{reproduction.title}. {PAPERS[reproduction.paper]}, {reproduction.where}.", markup=False, highlight=False
     )
@@ -179,6 +183,11 @@ def show(
         table.add_column("holds here")
         for one in claims:
             table.add_row(one.claim.says.replace("[", "\\["), answer(one))
+        say.print(table)
+    if numbers := behind(reproduction, scale, measured):
+        table = Table(*BEHIND)
+        for what, ours in numbers:
+            table.add_row(what.replace("[", "\\["), ours)
         say.print(table)
     departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
     if departures:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-from fedax.reproductions.description import Figure, Quantity
+from fedax.reproductions.description import Figure, Quantity, Reproduction, Scale
 from fedax.reproductions.verdict import POINT, Judged, Measured, Row
 
 HEADINGS = ("what", "paper", "ours", "difference", "verdict")
+BEHIND = ("behind the claims", "ours")
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -28,6 +30,18 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
     else:
         apart = f"{ours - theirs:+.2f}" if quantity.percent else f"{ours - theirs:+.3g}"
     return str(quantity), printed, shown(quantity, row.ours), apart if math.isfinite(ours) else "–", row.verdict
+
+
+def behind(reproduction: Reproduction, scale: Scale, measured: Mapping[str, Measured]) -> list[tuple[str, str]]:
+    """Our numbers that the claims are about and the paper prints no figure of: what each is, and ours.
+
+    >>> from fedax.reproductions.description import load
+    >>> behind(load("apfl-fig5"), "small", {"FedAvg (localised test accuracy)": Measured(97.5, 0.25, 3)})
+    [('FedAvg (localised test accuracy)', '97.50 ± 0.25')]
+    """
+    printed = {str(figure.quantity) for figure in reproduction.asked(scale)[0]}
+    asked = {str(quantity): quantity for quantity in reproduction.quantities(scale)}
+    return [(what, shown(asked[what], measured[what])) for what in asked if what in measured and what not in printed]
 
 
 def shown(quantity: Quantity, ours: Measured) -> str:
