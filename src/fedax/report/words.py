@@ -96,10 +96,13 @@ def _call(value: Any) -> str:
 
     >>> _call({"name": "ByLabel", "clients": 20, "labels": 2})
     'ByLabel, clients 20, labels 2'
+    >>> _call({"name": "L1Ball", "radius": 5, "each": True}), _call({"name": "L1Ball", "radius": 5, "each": False})
+    ('L1Ball, radius 5, each', 'L1Ball, radius 5')
     """
     if not isinstance(value, dict):
         return str(value)
-    parameters = [f"{k} {v}" for k, v in value.items() if k not in ("name", "seed") and v is not None]
+    said = {k: v for k, v in value.items() if k not in ("name", "seed") and v is not None and v is not False}
+    parameters = [k if v is True else f"{k} {v}" for k, v in said.items()]
     return ", ".join([str(value.get("name", "")), *parameters]).strip(", ")
 
 
