@@ -54,6 +54,7 @@ class Engine:
         self.problem, self.plan, self.executor, self.mesh = problem, plan, executor, mesh
         self.seed = jax.random.key(seed)
         self.segment = SEGMENT
+        self._drawn: tuple[tuple[int, int], np.ndarray[Any, np.dtype[np.int32]]] | None = None
 
     def place(self, tree: Any) -> Any:
         """Put arrays on every device."""
@@ -99,9 +100,11 @@ class Engine:
         return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
     def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The clients of the rounds first .. first+count-1, one row a round."""
-        program = _cohorts(self.plan.clients, self.plan.cohort)
-        return np.asarray(program(self.seed, jnp.arange(first, first + count)))
+        """The clients of the rounds first .. first+count-1, one row a round; the last answer is kept."""
+        if self._drawn is None or self._drawn[0] != (first, count):
+            program = _cohorts(self.plan.clients, self.plan.cohort)
+            self._drawn = (first, count), np.asarray(program(self.seed, jnp.arange(first, first + count)))
+        return self._drawn[1]
 
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
         """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""

@@ -24,7 +24,7 @@ from fedax.simulation.engine import State
 from fedax.simulation.fingerprint import Differs, compare, fingerprint
 from fedax.simulation.moments import Metrics
 from fedax.simulation.result import History, Result, write_whole
-from fedax.simulation.run import Simulation
+from fedax.simulation.run import Simulation, pace
 
 
 class Lanes:
@@ -51,10 +51,13 @@ class Lanes:
         for run in self.runs:
             run.seconds = self.seconds
             run.begin()
+        some = 1
         for target in (t for t in _targets(self.first.rounds, self.first.eval_every) if t > self.evaluated):
             while self.state.round < target and self.alive.any():
-                self._advance(min(target - self.state.round, self.first.engine.segment))
+                rounds, before = min(some, target - self.state.round), time.perf_counter()
+                self._advance(rounds)
                 self.seconds = time.perf_counter() - began
+                some = pace(rounds, time.perf_counter() - before, self.first.engine.segment)
                 if time.monotonic() - last >= self.every:
                     self.save()
                     last = time.monotonic()

@@ -41,7 +41,17 @@ from fedax.vectors import size
 log = logging.getLogger("fedax")
 EXECUTORS = ("auto", "batched", "looped", "debug")
 CHECKPOINTS = "checkpoints"
+HALF = 0.5  # seconds
 MADE = 1 << 19  # floats of the clients that are made at a time
+
+
+def pace(rounds: int, seconds: float, most: int) -> int:
+    """How many rounds to run next if these took so long, for about half a second between signs of life.
+
+    >>> pace(8, 1.0, 64), pace(8, 0.01, 64), pace(1, 9.0, 64)
+    (4, 64, 1)
+    """
+    return int(np.clip(HALF * rounds / max(seconds, 1e-6), 1, most))
 
 
 class Simulation:
@@ -185,11 +195,11 @@ class Simulation:
         done = self.history[-1]["round"] if self.history else -1
         if self.state.round != done and (self.state.round % self.eval_every == 0 or self.state.round == self.rounds):
             yield self.record()
-        pace = 1
+        some = 1
         while self.state.round < self.rounds:
             target = min(self.rounds, (self.state.round // self.eval_every + 1) * self.eval_every)
             while self.state.round < target:
-                pace = self._segment(min(pace, target - self.state.round))
+                some = self._segment(min(some, target - self.state.round))
             yield self.record()
         if self.protocol and self.by_client is None:
             self.by_client = moments(self)
@@ -199,7 +209,7 @@ class Simulation:
         self._began = time.perf_counter() - self.seconds
 
     def _segment(self, rounds: int) -> int:
-        """Run some rounds; returns how many to run next, for about half a second between signs of life."""
+        """Run some rounds; returns how many to run next."""
         before, began = self.state.round, time.perf_counter()
         try:
             self.state, good = self.engine.advance(self.algorithm, self.state, rounds, self.data)
@@ -214,8 +224,7 @@ class Simulation:
             self.checkpoints.save()
         if self.on_progress is not None:
             self.on_progress(self.state.round)
-        spent = time.perf_counter() - began
-        return agreed(int(np.clip(0.5 * rounds / max(spent, 1e-6), 1, self.engine.segment)))
+        return agreed(pace(rounds, time.perf_counter() - began, self.engine.segment))
 
     def fork(self, algorithm: Algorithm) -> Simulation:
         """The same run with another method of the same kind, from the start; data and programs are shared."""
