@@ -31,6 +31,20 @@ def test_a_sweep_is_its_runs_one_by_one(method):
             assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
 
 
+def test_settings_side_by_side_come_back_as_often_as_a_run_does(monkeypatch):
+    """For progress and Ctrl-C; how many rounds they do at a time changes no bit."""
+    options = {**OPTIONS, "rounds": 12, "eval_every": 6}
+    settings = fedax.grid(fedax.SCAFFOLD(lr=0.1), {"lr": [0.01, 0.1]})
+    quick = fedax.sweep(LEAST_SQUARES, regression(), settings, **options)
+    told = []
+    monkeypatch.setattr("fedax.simulation.lanes.pace", lambda rounds, seconds, most: 3)
+    slow = fedax.sweep(LEAST_SQUARES, regression(), settings, **options, on_progress=told.append)
+    assert told == [2 * rounds for rounds in (1, 4, 6, 9, 12)]  # of both settings
+    for one, other in zip(quick, slow, strict=True):
+        np.testing.assert_array_equal(vector(one.model), vector(other.model))
+        assert [{**row, "seconds": 0} for row in one.history] == [{**row, "seconds": 0} for row in other.history]
+
+
 @pytest.mark.parametrize(
     ("method", "psi"),
     [
