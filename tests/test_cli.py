@@ -25,6 +25,7 @@ from rich.text import Text
 import fedax
 from fedax.cli import invoke
 from fedax.cli.app import app
+from fedax.cli.console import table as laid_out
 from fedax.cli.progress import watch
 from fedax.experiments import Run, read, run
 
@@ -245,6 +246,31 @@ def test_examples_in_the_help_fit_a_terminal_of_80_columns(name: str, command: A
     assert blocks or name in ("fedax data", "fedax flower")
     shown = [Text.from_markup(line).plain for block in blocks for line in block.splitlines()]
     assert [line for line in shown if len(line) > 78] == []
+
+
+@pytest.mark.parametrize("words", ["list", "data list", "reproduce"])
+def test_listings_fit_a_terminal_of_80_columns(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert invoke(words.split()) == 0
+    said = Text.from_ansi(capsys.readouterr().out).plain
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said, "a word is cut"
+
+
+def test_a_narrow_terminal_does_without_some_columns_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(width: int) -> list[str]:
+        monkeypatch.setattr("fedax.cli.console.console", lambda: Console(width=width))
+        made = laid_out("Two", ("name", "rows", "of [b]"), [("a[1]", "1", "x")], right=["rows"], spare=["of [b]"])
+        with (screen := Console(width=width)).capture() as said:
+            screen.print(made)
+        return said.get().split()
+
+    assert shown(80)[1:3] == ["name", "rows"]
+    assert " ".join(shown(80)).endswith("a[1] 1 a terminal of 110 columns shows of [b] too")
+    assert shown(120)[-3:] == ["a[1]", "1", "x"]
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("run", "--help"), ("compare", "-h"), ("report", "--help")])

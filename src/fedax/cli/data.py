@@ -23,26 +23,21 @@ def list_(debug: Debug = False) -> None:
     \b
     fedax data list
     """
-    from rich.markup import escape
-    from rich.table import Table
-
-    from fedax.cli.console import console
+    from fedax.cli.console import console, table
     from fedax.data import DATASETS, FEDERATIONS
 
-    table = Table(title="Datasets", title_justify="left", title_style="bold")
-    table.add_column("name", no_wrap=True)
-    table.add_column("description")
-    for column in ("rows", "test rows", "classes", "MB"):
-        table.add_column(column, justify="right")
-    table.add_column("here")
+    rows = []
     for name, dataset in DATASETS.items():
         numbers = (dataset.rows, dataset.test_rows, dataset.classes)
         sizes = [f"{number:,}" if number else "–" for number in numbers]
-        table.add_row(name, escape(dataset.what), *sizes, _megabytes(dataset), _whether_here(dataset))
+        rows.append((name, dataset.what, *sizes, _megabytes(dataset), _whether_here(dataset)))
     for name, divided in FEDERATIONS.items():
         if name not in DATASETS:
-            table.add_row(name, escape(divided.description), "–", "–", "–", "–", "generated")
-    console().print(table)
+            rows.append((name, divided.description, "–", "–", "–", "–", "generated"))
+    numbered = ("rows", "test rows", "classes", "MB")
+    columns = ("name", "description", *numbered, "here")
+    found = table("Datasets", columns, rows, right=numbered, whole=["name", "here"], spare=["test rows", "classes"])
+    console().print(found)
 
 
 @app.command()

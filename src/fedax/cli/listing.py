@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
-from fedax.cli.console import console
+from fedax.cli.console import console, table
 from fedax.errors import unknown
 
 
@@ -47,7 +46,8 @@ def algorithms() -> Table:
         "hyper-parameters",
         "reference",
     )
-    return _table("Algorithms", columns, rows)
+    spare = ("floats down / up", "gradients a step", "reference")
+    return table("Algorithms", columns, rows, whole=["name"], spare=spare)
 
 
 def datasets() -> Table:
@@ -64,7 +64,7 @@ def datasets() -> Table:
         own = [f"{key} = {_value(default)}" for key, default in divided.defaults.items()]
         sizes = [key for key in divided.options if key != "preset" and key not in divided.defaults]
         rows.append((name, divided.description, ", ".join([*presets, *sizes, *own])))
-    return _table("Datasets", ("name", "description", "options"), rows)
+    return table("Datasets", ("name", "description", "options"), rows, whole=["name"])
 
 
 def models() -> Table:
@@ -75,7 +75,7 @@ def models() -> Table:
         (name, entry.summary, ", ".join(f"{key} = {_value(o.default)}" for key, o in entry.options.items()))
         for name, entry in MODELS.items()
     ]
-    return _table("Models", ("name", "description", "options"), rows)
+    return table("Models", ("name", "description", "options"), rows, whole=["name"])
 
 
 def partitions() -> Table:
@@ -90,7 +90,7 @@ def partitions() -> Table:
         )
         for name, cls in PARTITIONS.items()
     ]
-    return _table("Partitions", ("name", "description", "fields"), rows)
+    return table("Partitions", ("name", "description", "fields"), rows, whole=["name"])
 
 
 def regularizers() -> Table:
@@ -106,7 +106,7 @@ def regularizers() -> Table:
         )
         for name, cls in REGULARIZERS.items()
     ]
-    return _table("Regularizers", ("name", "kind", "description", "fields"), rows)
+    return table("Regularizers", ("name", "kind", "description", "fields"), rows, whole=["name"])
 
 
 KINDS: dict[str, Callable[[], Table]] = {
@@ -150,12 +150,3 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=column == "name")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table

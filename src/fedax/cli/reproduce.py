@@ -92,21 +92,21 @@ def _write_page(path: Path) -> None:
 
 def show_all() -> None:
     """All reproductions, and what is known of each."""
-    from rich.table import Table
-
-    from fedax.cli.console import console
+    from fedax.cli.console import console, table
     from fedax.reproductions import SCALES, ids, load
     from fedax.reproductions.page import summary
 
-    table = Table(title="Reproductions", title_justify="left", title_style="bold")
-    table.caption = "minutes: roughly, at small scale, on two cores"
-    for title in ("id", "what", "where", "data", "minutes", *(f"saved, {scale}" for scale in SCALES)):
-        table.add_column(title, justify="right" if title == "minutes" else "left", no_wrap=title == "id")
+    rows = []
     for one in map(load, ids()):
         found = [summary(one, scale).split(" (")[0] for scale in SCALES]
         where = f"{one.paper}, {one.where}"
-        table.add_row(one.id, one.title, where, ", ".join(one.data) or "none", f"{one.minutes:g}", *found)
-    console().print(table)
+        rows.append((one.id, one.title, where, ", ".join(one.data) or "none", f"{one.minutes:g}", *found))
+    columns = ("id", "what", "where", "data", "minutes", *(f"saved, {scale}" for scale in SCALES))
+    said = "minutes: roughly, at small scale, on two cores"
+    listed = table(
+        "Reproductions", columns, rows, right=["minutes"], whole=["id"], spare=["where", "data"], caption=said
+    )
+    console().print(listed)
 
 
 def _carry_out(
@@ -157,9 +157,7 @@ def show(
     changes: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Figures and claims as far as they were measured, and departures."""
-    from rich.table import Table
-
-    from fedax.cli.console import console
+    from fedax.cli.console import console, table
     from fedax.reproductions import judge
     from fedax.reproductions.description import PAPERS
     from fedax.reproductions.words import BEHIND, HEADINGS, answer, behind, cells
@@ -171,24 +169,12 @@ def show(
     rows = [row for row in judgement.rows if row.ours is not None]
     claims = [one for one in judgement.claims if one.holds is not None]
     if rows:
-        table = Table(title="Figures", title_justify="left", title_style="bold")
-        for title in HEADINGS:
-            table.add_column(title, justify="left" if title in ("what", "verdict") else "right")
-        for row in rows:
-            table.add_row(*(cell.replace("[", "\\[") for cell in cells(row)))
-        say.print(table)
+        say.print(table("Figures", HEADINGS, map(cells, rows), right=HEADINGS[1:-1]))
     if claims:
-        table = Table(title="Claims", title_justify="left", title_style="bold")
-        table.add_column("the paper says")
-        table.add_column("holds here")
-        for one in claims:
-            table.add_row(one.claim.says.replace("[", "\\["), answer(one))
-        say.print(table)
+        answers = [(one.claim.says, answer(one)) for one in claims]
+        say.print(table("Claims", ("the paper says", "holds here"), answers))
     if numbers := behind(reproduction, scale, measured):
-        table = Table(*BEHIND)
-        for what, ours in numbers:
-            table.add_row(what.replace("[", "\\["), ours)
-        say.print(table)
+        say.print(table("Behind the claims", BEHIND, numbers, right=BEHIND[1:]))
     departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
     if departures:
         say.print("Departures from the paper:", style="bold")

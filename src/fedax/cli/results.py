@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedax import report
+from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
 from fedax.experiments.folder import run_folders
@@ -89,17 +90,17 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
     several = max((row["runs"] for row in rows), default=1)
     said = [f"mean ± 95 % interval over {several} seeds"] if several > 1 else []
     held = report.held_equal(report.read_all(runs))
-    table = Table(caption="; ".join([*said, *([held[0].lower() + held[1:-1]] if held else [])]) or None)
-    table.add_column("Algorithm")
-    for title in (["Status"] if unfinished else []) + list(shown.values()):
-        table.add_column(title, justify="right")
+    caption = "; ".join([*said, *([held[0].lower() + held[1:-1]] if held else [])])
+    numbers = (["Status"] if unfinished else []) + list(shown.values())
+    lines = []
     for row in rows:
         cells = [row["status"]] if unfinished else []
         for key in shown:
             spread = row.get(key)
             cells.append("–" if spread is None else report.text(key, spread.mean, spread.half))
-        table.add_row(row["algorithm"].replace("[", "\\["), *cells)
-    console.print(table)
+        lines.append((row["algorithm"], *cells))
+    columns = ("Method", *numbers)
+    console.print(table(None, columns, lines, right=numbers, caption=caption))
 
 
 def show_protocol(console: Console, runs: Sequence[Path]) -> None:
@@ -122,21 +123,19 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
 def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, percent: bool) -> Table:
     at = "the round chosen on validation rows" if moment == "chosen" else "the last round"
     who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
-    table = Table(title=f"{who}, test {'accuracy, %' if percent else 'loss'}, {at}", title_justify="left")
-    table.title_style = "bold"
+    title = f"{who}, test {'accuracy, %' if percent else 'loss'}, {at}"
     seeds = max(line["seeds"] for line in lines)
-    table.caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
-    for title in ("Algorithm", "Shared", "Localised", "Personal", "Local only", "Worst tenth", "Helps / harms: shared"):
-        table.add_column(title, justify="left" if title == "Algorithm" else "right")
-    table.add_column("local only", justify="right")
+    caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
+    rows = []
     for name in dict.fromkeys(line["algorithm"] for line in lines):
         models = {line["model"]: line for line in lines if line["algorithm"] == name}
         own = models.get("personal", {})
         cells = [_cell(models.get(model), "mean", percent) for model in ("shared", "localised", "personal", "local")]
         cells.append(_cell(own or models.get("shared"), "worst", percent))
         cells += [_helps(own, other) for other in ("shared", "local")]
-        table.add_row(name.replace("[", "\\["), *cells)
-    return table
+        rows.append((name, *cells))
+    numbers = ("Shared", "Localised", "Personal", "Local only", "Worst tenth", "Helps / harms: shared", "local only")
+    return table(title, ("Method", *numbers), rows, right=numbers, spare=["Worst tenth"], caption=caption)
 
 
 def _cell(line: dict[str, Any] | None, key: str, percent: bool) -> str:
@@ -159,21 +158,19 @@ def show_best(console: Console, swept: Swept) -> None:
     judge, found = swept.judge, [best for best in swept.methods if best.setting is not None]
     extra = [key for key in ("density", "rank") if key != judge.metric and any(key in b.rows[0] for b in found)]
     several = any(len(best.scores) > 1 for best in found)
-    table = Table(title="Best settings", title_justify="left", title_style="bold")
-    table.caption = "; ".join([judge.title, *(["mean ± deviation over seeds"] if several else [])])
+    caption = "; ".join([judge.title, *(["mean ± deviation over seeds"] if several else [])])
     fields = list(found[0].setting or {})
     rounds = [] if judge.target is None else [f"Rounds to {judge.target:g}"]
-    table.add_column("Method", overflow="fold")
-    for title in (*fields, judge.metric, *rounds, *(key.capitalize() for key in extra), "Diverged"):
-        table.add_column(title, justify="right")
+    numbers = (*fields, judge.metric, *rounds, *(key.capitalize() for key in extra), "Diverged")
+    lines = []
     for best in found:
         cells = [f"{value:g}" for value in (best.setting or {}).values()]
         cells.append(_spread(judge.metric, best.scores))
         if rounds:
             cells.append(", ".join("never" if r is None else str(r) for r in best.reached))
         cells += [_spread(key, [row[key] for row in best.rows]) if key in best.rows[0] else "–" for key in extra]
-        table.add_row(best.label.replace("[", "\\["), *cells, f"{best.diverged} of {best.settings}")
-    console.print(table)
+        lines.append((best.label, *cells, f"{best.diverged} of {best.settings}"))
+    console.print(table("Best settings", ("Method", *numbers), lines, right=numbers, caption=caption))
 
 
 def _spread(key: str, values: Sequence[float]) -> str:

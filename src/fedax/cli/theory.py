@@ -133,35 +133,29 @@ def common_work(found: list[Proposal], work: Work) -> Work:
 
 def show_constants(constants: Constants) -> None:
     """The estimates, as a table."""
-    from rich.table import Table
+    from fedax.cli.console import console, table
 
-    from fedax.cli.console import console
-
-    table = Table(title="Constants", title_justify="left", title_style="bold")
-    for column in ("", "estimate", "range"):
-        table.add_column(column, justify="right")
-    table.add_column("what it is")
-    for name, found in constants.shown().items():
-        table.add_row(name, f"{found.value:.4g}", f"{found.low:.4g} to {found.high:.4g}", found.how)
-    console().print(table)
+    rows = [
+        (name, f"{found.value:.4g}", f"{found.low:.4g} to {found.high:.4g}", found.how)
+        for name, found in constants.shown().items()
+    ]
+    numbers = ("", "estimate", "range")
+    console().print(table("Constants", (*numbers, "what it is"), rows, right=numbers))
 
 
 def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> None:
     """The proposals, as a table; below it what does not hold, and why a method has none."""
-    from rich.table import Table
-
-    from fedax.cli.console import console
+    from fedax.cli.console import console, table
 
     title = f"Proposals for {work.K} local steps, {work.R} rounds, {work.m} of {work.n} clients"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in ("method", "settings", "theorem", "bound", "largest term", "local steps*"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for proposal in found:
         bound = proposal.bound
         settings = ", ".join(f"{key} = {_value(value, 4)}" for key, value in proposal.settings.items())
         cells = (proposal.method, settings, bound.theorem, f"{bound.total:.3g}", bound.dominant)
-        table.add_row(*cells, str(proposal.local_steps))
-    console().print(table)
+        rows.append((*cells, str(proposal.local_steps)))
+    columns = ("method", "settings", "theorem", "bound", "largest term", "local steps*")
+    console().print(table(title, columns, rows))
     print(
         f"* the most a round, at the same {work.K * work.R} in all, for at most twice the bound with one a round, "
         "while averaging rarely is not the larger part of it"
