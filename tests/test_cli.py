@@ -194,6 +194,25 @@ def test_progress_bars_show_rounds_and_metrics(type_: Fedax, tmp_path: Path) -> 
         assert words in shown
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_bars_fit_the_terminal_and_cut_nothing_but_metrics(width: int) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width)
+    with watch(screen, quiet=False) as progress:
+        progress.begin([Run("Local only", 0, Path("out")), Run("APFL", 12, Path("out"))], 5000)
+        progress.start(Run("Local only", 0, Path("out")))
+        for rounds in (100, 4321):
+            progress.advance(rounds)
+            progress.evaluated({"test_accuracy": 0.8123, "test_loss": 0.7118, "personal_test_accuracy": 0.9})
+    *_, both, one = Text.from_ansi(screen.file.getvalue()).plain.splitlines()  # type: ignore[attr-defined]
+    assert both.startswith("all runs ")
+    assert " 4321/10000 " in both
+    assert one.startswith("Local only, seed 0 ━")
+    assert " 4321/5000 " in one
+    assert "accuracy 81.2 %" in one
+    assert re.search(r"\d:\d\d:\d\d( left)?$", one.rstrip())
+    assert max(len(both), len(one)) <= width
+
+
 def test_away_from_a_terminal_a_long_run_says_once_a_minute_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

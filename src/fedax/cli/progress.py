@@ -6,19 +6,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
 
+from fedax.cli.console import WIDE
 from fedax.devices import first
 from fedax.experiments import Progress, Run
 
@@ -37,17 +34,35 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
         yield Lines()
         return
     bars = Bars(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[metrics]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=40 if console.width >= WIDE else 10, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        Metrics(),
+        Clock(table_column=Column(no_wrap=True)),
         console=console,
         speed_estimate_period=300,  # rounds may take many seconds each
     )
     with bars:
         yield Live(bars)
+
+
+class Metrics(ProgressColumn):
+    """The latest metrics; where there is no room for all of them they are cut, and nothing else is."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["metrics"], no_wrap=True, overflow="ellipsis")
+
+
+class Clock(ProgressColumn):
+    """How long a run still takes; when that is over, or not known yet, how long it has taken."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        if task.finished or task.time_remaining is None:
+            taken = task.finished_time if task.finished else task.elapsed
+            return Text(str(timedelta(seconds=int(taken or 0))))
+        return Text(f"{timedelta(seconds=int(task.time_remaining))} left")
 
 
 class Lines(Progress):
