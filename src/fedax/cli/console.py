@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -52,7 +52,8 @@ def table(
     )
     for place in shown:
         column = columns[place]
-        made.add_column(escape(column), justify="right" if column in right else "left", no_wrap=column in whole)
+        justify: JustifyMethod = "right" if column in right else "left"
+        made.add_column(escape(column), justify=justify, no_wrap=column in whole, overflow="fold")
     for row in rows:
         made.add_row(*(escape(row[place]) for place in shown))
     return made
