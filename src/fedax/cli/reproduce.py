@@ -160,7 +160,7 @@ def show(
     from fedax.cli.console import console, table
     from fedax.reproductions import judge
     from fedax.reproductions.description import PAPERS
-    from fedax.reproductions.words import BEHIND, HEADINGS, answer, behind, cells
+    from fedax.reproductions.words import HEADINGS, answer, behind, cells
 
     say, judgement = console(), judge(reproduction, scale, measured)
     say.print(
@@ -174,7 +174,7 @@ def show(
         answers = [(one.claim.says, answer(one)) for one in claims]
         say.print(table("Claims", ("the paper says", "holds here"), answers))
     if numbers := behind(reproduction, scale, measured):
-        say.print(table("Behind the claims", BEHIND, numbers, right=BEHIND[1:]))
+        say.print(table("Behind the claims", ("what", "ours"), numbers, right=["ours"]))
     departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
     if departures:
         say.print("Departures from the paper:", style="bold")

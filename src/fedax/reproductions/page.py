@@ -8,7 +8,7 @@ from fedax.reproductions import verdict
 from fedax.reproductions.description import PAPERS, SCALES, Reproduction, Scale, ids, load
 from fedax.reproductions.saving import Result, saved
 from fedax.reproductions.verdict import judge
-from fedax.reproductions.words import BEHIND, HEADINGS, answer, behind, cells, tolerance
+from fedax.reproductions.words import HEADINGS, answer, behind, cells, tolerance
 
 NOT_RUN = "not run yet"
 HEAD = """# Reproductions
@@ -86,7 +86,7 @@ def _outcome(one: Reproduction, found: Result) -> Iterator[str]:
         yield from ("", *_table(("the paper's claim", "holds here")))
         yield from (_line((claim.claim.says, answer(claim))) for claim in judgement.claims)
     if numbers := behind(one, found.scale, found.measured):
-        yield from ("", *_table(BEHIND))
+        yield from ("", *_table(("behind the claims", "ours")))
         yield from map(_line, numbers)
 
 

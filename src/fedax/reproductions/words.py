@@ -9,7 +9,6 @@ from fedax.reproductions.description import Figure, Quantity, Reproduction, Scal
 from fedax.reproductions.verdict import POINT, Judged, Measured, Row
 
 HEADINGS = ("what", "paper", "ours", "difference", "verdict")
-BEHIND = ("behind the claims", "ours")
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
