@@ -268,7 +268,7 @@ def test_a_reproduction_from_end_to_end(made: Made) -> None:
     for words in (
         "two labels: FedAvg (shared test accuracy)",
         "labels matter",
-        "behind the claims",
+        "Behind the claims",
         "- two rounds",
         "small scale: ",
     ):
