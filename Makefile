@@ -30,7 +30,7 @@ demo: $(VENV)/.core  ## a comparison on handwritten digits: a table and an HTML 
 
 test: $(VENV)/.test  ## lint, types and all tests
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
 
 test-network: $(VENV)/.test  ## all that needs Flower, the long ones too: federations of real processes, faults in every round
 	FEDAX_NETWORK=1 $(BIN)/python -m pytest tests/test_flower*.py
