@@ -135,12 +135,14 @@ def _window_max(windows: jax.Array) -> jax.Array:
 def _window_max_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (windows,), (moves,) = primals, tangents
     largest = _window_max(windows)
-    rows, columns = windows.shape[2], windows.shape[4]
-    first = jnp.full(largest.shape, rows * columns - 1, jnp.int32)
+    entries, steps = _entries(windows), _entries(moves)
+    move = steps[-1]
     # The last choice written wins, so the first place in reading order comes last.
-    for place in reversed(range(rows * columns - 1)):
-        i, j = divmod(place, columns)
-        first = jnp.where(windows[:, :, i, :, j] == largest, place, first)
-    places = jnp.arange(rows * columns).reshape(rows, 1, columns, 1)
-    # A sum over the window: its transpose is a choice, where that of cutting entries out would add up padded images.
-    return largest, jnp.where(first[:, :, None, :, None] == places, moves, 0).sum(axis=(2, 4))
+    for entry, step in zip(entries[-2::-1], steps[-2::-1], strict=True):
+        move = jnp.where(entry == largest, step, move)
+    return largest, move
+
+
+def _entries(windows: jax.Array) -> list[jax.Array]:
+    """The entries of all windows, one place of the window after another, in an operation whose gradient joins them."""
+    return [entry for row in winograd.parts(windows, 2) for entry in winograd.parts(row, 3)]

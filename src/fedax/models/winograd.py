@@ -67,7 +67,7 @@ def convolve_3x3(
     padded = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *pads, (0, 0, 0)])
     rows = tile.inputs(_windows(padded, 1, tile.size))
     inputs = [v for row in rows for v in tile.inputs(_windows(row, 2, tile.size))]
-    taps = [u for row in tile.taps(_split(kernel, 0)) for u in tile.taps(_split(row, 0))]
+    taps = [u for row in tile.taps(parts(kernel, 0)) for u in tile.taps(parts(row, 0))]
     places = inputs[0].shape[:-1]
     products = [
         lax.dot(v.reshape(-1, v.shape[-1]), u, precision=precision, preferred_element_type=dtype).reshape(*places, -1)
@@ -85,13 +85,13 @@ def _count(size: int, tile: Tile) -> int:
 
 def _windows(x: jax.Array, axis: int, size: int) -> list[jax.Array]:
     """The size + 2 inputs of all tiles along an axis but the last."""
-    phases = _split(x.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :]), axis + 1)
+    phases = parts(x.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :]), axis + 1)
     last = x.shape[axis] // size
     own = [lax.slice_in_dim(phase, 0, last - 1, axis=axis) for phase in phases]
     return own + [lax.slice_in_dim(phase, 1, last, axis=axis) for phase in phases[:2]]
 
 
-def _split(x: jax.Array, axis: int) -> list[jax.Array]:
+def parts(x: jax.Array, axis: int) -> list[jax.Array]:
     """The parts along an axis."""
     return [lax.squeeze(part, [axis]) for part in lax.split(x, [1] * x.shape[axis], axis)]
 

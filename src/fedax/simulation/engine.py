@@ -50,9 +50,8 @@ class State:
 class Engine:
     """Runs rounds of one method on one problem and federation."""
 
-    def __init__(self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: int) -> None:
-        self.problem, self.plan, self.executor, self.mesh = problem, plan, executor, mesh
-        self.seed = jax.random.key(seed)
+    def __init__(self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: jax.Array) -> None:
+        self.problem, self.plan, self.executor, self.mesh, self.seed = problem, plan, executor, mesh, seed
         self.segment = SEGMENT
         self._drawn: tuple[tuple[int, int], np.ndarray[Any, np.dtype[np.int32]]] | None = None
 

@@ -55,8 +55,8 @@ class Newcomers:
     ) -> None:
         self.plan = plan
         self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, plan, steps)
-        self.engine = Engine(problem, self.plan, self.executor, self.mesh, seed)
-        self.engine.seed = jax.random.fold_in(self.engine.seed, _PURPOSE)
+        theirs = jax.random.fold_in(jax.random.key(seed), _PURPOSE)
+        self.engine = Engine(problem, self.plan, self.executor, self.mesh, theirs)
         self.problem, self.x0 = problem, x0
         self.data = hold(arrays, federation.train, steps, self.engine.place)
         batched = 1 if self.executor.name == "looped" else self.executor.chunk

@@ -41,7 +41,7 @@ from fedax.vectors import size
 log = logging.getLogger("fedax")
 EXECUTORS = ("auto", "batched", "looped", "debug")
 CHECKPOINTS = "checkpoints"
-HALF = 0.5  # seconds
+PAUSE = 0.5  # seconds between signs of life
 MADE = 1 << 19  # floats of the clients that are made at a time
 
 
@@ -51,7 +51,7 @@ def pace(rounds: int, seconds: float, most: int) -> int:
     >>> pace(8, 1.0, 64), pace(8, 0.01, 64), pace(1, 9.0, 64)
     (4, 64, 1)
     """
-    return int(np.clip(HALF * rounds / max(seconds, 1e-6), 1, most))
+    return int(np.clip(PAUSE * rounds / max(seconds, 1e-6), 1, most))
 
 
 class Simulation:
@@ -129,7 +129,7 @@ class Simulation:
         arrays = self.federation.arrays
         self.executor, mesh = choose_devices(executor, problem, x0, arrays, plan, steps, devices, chunk)
         made = DebugEngine if self.executor.name == "debug" else Engine
-        self.engine: Engine = made(problem, plan, self.executor, mesh, self.seed)
+        self.engine: Engine = made(problem, plan, self.executor, mesh, jax.random.key(self.seed))
         self.measured = self.data = hold(
             arrays, self.federation.train, steps[: self.federation.clients], self.engine.place
         )
