@@ -88,6 +88,18 @@ def personal_structure(problem: Problem, models: Any, truth: Array | None, zero:
     return row
 
 
+def value_at(problem: Problem, model: Any) -> float:
+    """psi at a model, in one program for all of its leaves.
+
+    >>> from fedax.regularizers import L1
+    >>> problem = Problem(loss=lambda w, b: w.sum(), init=lambda key: np.zeros(2), regularizer=L1(0.5))
+    >>> value_at(problem, np.array([1.0, -2.0]))
+    1.5
+    """
+    psi: Any = problem.regularizer
+    return float(problem.program("psi", lambda: jax.jit(lambda tree: psi.value(Vector(tree))))(model))
+
+
 def mean_value(problem: Problem, models: Any) -> float:
     """The mean over clients of psi at their models, which are stacked.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedax.data import Federation
 from fedax.evaluation import Measurement, summary
-from fedax.evaluation.structure import structure, truth_of
+from fedax.evaluation.structure import structure, truth_of, value_at
 from fedax.flower.messages import Answer, Hello
 from fedax.flower.privacy import public_parts
 from fedax.flower.setting import Setting
@@ -44,7 +44,7 @@ def evaluation(
         values.setdefault(part, {})[metric] = every
     psi = setting.problem.regularizer
     if row and psi is not None and setting.algorithm.shared:
-        value = float(psi.value(Vector(model)))
+        value = value_at(setting.problem, model)
         row |= {f"{part}_objective": row[f"{part}_loss"] + value for part in PARTS if f"{part}_loss" in row}
         if not psi.smooth:
             info = {} if setting.federation is None else setting.federation.info

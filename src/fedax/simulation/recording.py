@@ -16,6 +16,7 @@ from fedax.evaluation.structure import (
     prox_gradient,
     structure,
     truth_of,
+    value_at,
 )
 from fedax.simulation.result import unwrap
 from fedax.vectors import Mixture, Vector
@@ -32,12 +33,13 @@ def measure(run: Simulation) -> dict[str, Any]:
     algorithm, psi = run.algorithm, run.problem.regularizer
     model = unwrap(algorithm.model(run.state.server))
     now = algorithm.at(Context(round=run.state.round, steps=run.plan.max_steps))
+    penalty = value_at(run.problem, model) if algorithm.shared and psi is not None else None
     for part, meter in run.meters.items():
         if algorithm.shared:
             run.per_client[part] = meter.shared(model, run.measured)
             row |= summary(f"{part}_", run.per_client[part])
-            if psi is not None:
-                row[f"{part}_objective"] = row[f"{part}_loss"] + float(psi.value(Vector(model)))
+            if penalty is not None:
+                row[f"{part}_objective"] = row[f"{part}_loss"] + penalty
         if run.personal:
             own = meter.personal(now, run.state.server, run.state.clients, run.measured)
             run.per_client[f"personal_{part}"] = own
