@@ -21,6 +21,7 @@ import pytest
 from rich.console import Console
 
 import fedax
+from conftest import QUICK
 from fedax.cli import invoke
 from fedax.cli.progress import watch
 from fedax.experiments import read, run
@@ -88,9 +89,9 @@ def type_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 SHELL = {**os.environ, "PYTHONPATH": str(Path(fedax.__file__).parents[1])}
 
 
-def in_shell(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fedax", *words]
-    return subprocess.run(command, cwd=cwd, env=SHELL, capture_output=True, text=True, timeout=300, check=False)
+def in_shell(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, env = [sys.executable, "-m", "fedax", *words], SHELL | environment
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -455,7 +456,7 @@ def wait_for_rows(log: Path, rows: int) -> None:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     here = tmp_path_factory.mktemp("demo")
-    return here, in_shell("demo", cwd=here)
+    return here, in_shell("demo", cwd=here, XLA_FLAGS=os.environ["XLA_FLAGS"].removesuffix(QUICK))  # as users have it
 
 
 def test_the_demo_ends_with_a_table_and_the_path_of_the_report(
