@@ -134,13 +134,13 @@ def _window_max(windows: jax.Array) -> jax.Array:
 @_window_max.defjvp
 def _window_max_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
     (windows,), (moves,) = primals, tangents
-    largest = _window_max(windows)
     entries, steps = _entries(windows), _entries(moves)
-    move = steps[-1]
-    # The last choice written wins, so the first place in reading order comes last.
-    for entry, step in zip(entries[-2::-1], steps[-2::-1], strict=True):
-        move = jnp.where(entry == largest, step, move)
-    return largest, move
+    best, move = entries[0], steps[0]
+    # Larger than those before, not equal to the largest: a compiled program may round an entry in two ways.
+    for entry, step in zip(entries[1:], steps[1:], strict=True):
+        larger = entry > best
+        best, move = jnp.where(larger, entry, best), jnp.where(larger, step, move)
+    return _window_max(windows), move
 
 
 def _entries(windows: jax.Array) -> list[jax.Array]:
