@@ -2,10 +2,10 @@
 
     taskset -c 0 python benchmarks/pooling.py
 
-"its own" is XLA's window reduction (Flax's `max_pool`), "sum" chooses with the window's place and sums over the window,
-"slices" takes the entries of all windows by slices with a stride. All give the same values; where entries of a window
-are equal the gradients may differ. Ten steps are one program, as in a run; the ratio is the time over ours, medians of
-twelve, in turn.
+"slices" takes the entries of all windows by slices with a stride, "argmax" chooses by the place of the largest, "equal"
+by the first place that equals the largest, and "its own" is XLA's window reduction (Flax's `max_pool`). All give the
+same values; where entries of a window are equal the gradients may differ. Ten steps are one program, as in a run; the
+ratio is the time over ours, medians of twelve, in turn.
 """
 
 from __future__ import annotations
@@ -42,16 +42,32 @@ def slices(x: jax.Array) -> jax.Array:
     return jnp.maximum(top, bottom)
 
 
-def by_sum(x: jax.Array) -> jax.Array:
+def windows(x: jax.Array) -> jax.Array:
     n, height, width, channels = x.shape
-    kept = x[:, : height // 2 * 2, : width // 2 * 2].reshape(n, height // 2, 2, width // 2, 2, channels)
-    window = jax.lax.stop_gradient(kept).swapaxes(3, 4).reshape(n, height // 2, 4, width // 2, channels)
-    first = jnp.argmax(window, axis=2)
+    return x[:, : height // 2 * 2, : width // 2 * 2].reshape(n, height // 2, 2, width // 2, 2, channels)
+
+
+def chosen(entries: jax.Array, place: jax.Array) -> jax.Array:
+    """A sum over the window of what is in that place and zeros: its gradient is a choice."""
     places = jnp.arange(4).reshape(2, 1, 2, 1)
-    return jnp.where(first[:, :, None, :, None] == places, kept, 0).sum(axis=(2, 4))
+    return jnp.where(place[:, :, None, :, None] == places, entries, 0).sum(axis=(2, 4))
 
 
-WAYS: dict[str, Pool] = {"ours": max_pool, "slices": slices, "sum": by_sum, "its own": its_own}
+def argmax(x: jax.Array) -> jax.Array:
+    entries = windows(x)
+    n, rows, _, columns, _, channels = entries.shape
+    return chosen(entries, jnp.argmax(entries.swapaxes(3, 4).reshape(n, rows, 4, columns, channels), axis=2))
+
+
+def equal(x: jax.Array) -> jax.Array:
+    entries = windows(x)
+    largest, place = entries.max(axis=(2, 4)), jnp.int32(3)
+    for i, j in ((1, 0), (0, 1), (0, 0)):
+        place = jnp.where(entries[:, :, i, :, j] == largest, 2 * i + j, place)
+    return chosen(entries, place)
+
+
+WAYS: dict[str, Pool] = {"ours": max_pool, "slices": slices, "argmax": argmax, "equal": equal, "its own": its_own}
 
 
 def steps(name: str, options: dict[str, object], shape: tuple[int, ...], pool: Pool) -> Callable[[], object]:
