@@ -47,6 +47,13 @@ def test_each_image_becomes_one_of_162_and_each_of_them_occurs(shape, dtype):
     assert set(found) == set(allowed.values())
 
 
+def test_larger_images_are_padded_by_an_eighth():
+    image = jnp.ones((400, 64, 20))
+    made = np.asarray(flip_crop(jax.random.key(0), {"x": image[:, :, :, None]})["x"])[..., 0]
+    empty = (made == 0).all(axis=2).sum(axis=1)  # rows of the picture that lie outside of the image
+    assert set(empty) == set(range(9))
+
+
 def test_rows_are_drawn_one_by_one_and_stay_in_their_places():
     images = np.random.default_rng(0).normal(size=(50, 7, 7)).astype(np.float32)
     made = np.asarray(flip_crop(jax.random.key(0), {"x": jnp.asarray(images)})["x"])

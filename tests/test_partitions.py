@@ -23,6 +23,7 @@ from fedax.data.partitions import (
     ByLabel,
     ByWriter,
     Dirichlet,
+    DirichletLabels,
     DirichletSize,
     FeatureShift,
     FromFlower,
@@ -112,6 +113,37 @@ def test_dirichlet_sizes_have_the_laws_variance_and_labels_stay_even():
     # Given its size n, a client's ones are hypergeometric: mean n/2, variance just below n/4.
     z = (counts[:, 1] - counts.sum(axis=1) / 2) / np.sqrt(counts.sum(axis=1) / 4)
     assert z.std() == pytest.approx(1, abs=0.1)
+
+
+# Equal sizes, shares of labels
+
+
+@quick
+@given(y=several, data=st.data(), exponent=st.floats(-6, 6), seed=seeds)
+def test_dirichlet_labels_leave_no_row_out_and_sizes_are_equal(y, data, exponent, seed):
+    rule = DirichletLabels(data.draw(st.integers(1, len(y))), 10.0**exponent)
+    federation = rule.divide(numbered(y), seed=seed)
+    assert np.sort(np.concatenate(blocks(federation))).tolist() == list(range(len(y)))
+    assert np.ptp(federation.train.count) <= 1
+    assert same(federation, rule.divide(numbered(y), seed=seed))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.6, 5.0])
+def test_dirichlet_labels_have_the_laws_variance(alpha):
+    clients, labels, size = 2000, 10, 500
+    counts = DirichletLabels(clients, alpha).divide({"y": np.arange(clients * size) % labels}).label_counts()
+    mean = 1 / labels
+    # Shares p of variance v, then `size` draws: v + E[p (1 - p)] / size.
+    v = mean * (1 - mean) / (labels * alpha + 1)
+    expected = v + (mean * (1 - mean) - v) / size
+    assert (counts / size).var() == pytest.approx(expected, rel=0.05)
+
+
+def test_dirichlet_labels_of_a_tiny_alpha_are_one_label_each_as_far_as_rows_last():
+    # Ten labels of 100 rows, ten clients of 100 rows: two who draw the same label share it and take what is left.
+    counts = DirichletLabels(10, 1e-6).divide({"y": np.arange(1000) % 10}, seed=1).label_counts()
+    assert (counts.max(axis=1) == 100).sum() >= 3
+    assert counts.sum(axis=0).tolist() == [100] * 10
 
 
 # Ranges of rows with few labels
@@ -420,6 +452,9 @@ TWO = numbered(np.arange(20) % 2)
         (lambda: DirichletSize(2, 0), "alpha is 0: it must be a finite number above 0"),
         (lambda: DirichletSize(2, -1.0), "alpha is -1.0: it must be a finite number above 0"),
         (lambda: DirichletSize(2, float("nan")), "alpha is nan: it must be a finite number above 0"),
+        (lambda: DirichletLabels(2, 0), "alpha is 0: it must be a finite number above 0"),
+        (lambda: DirichletLabels(21, 1.0).divide(TWO), "clients is 21: it must be at most the number of rows, 20"),
+        (lambda: DirichletLabels(2, 1.0).divide({"x": TWO["x"]}), "divides rows by their labels"),
         (
             lambda: DirichletSize(3, 1.0, 7).divide(TWO),
             "min_rows is 7: it must be at most 6, for 20 rows and 3 clients",

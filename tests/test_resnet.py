@@ -13,6 +13,7 @@ from jax import lax
 
 from fedax.errors import FedaxError
 from fedax.models import ResNet18, SmallCNN
+from fedax.models.convolution import overlapping_max_pool
 
 KEY = jax.random.key(0)
 
@@ -33,6 +34,25 @@ def test_resnet18_has_the_parameters_that_its_layers_need() -> None:
     assert size(ResNet18(10), 32, 32, 3) == stem + stages + 512 * 10 + 10
     # What is usually quoted for ResNet-18 on CIFAR-10: batch normalisation has as many parameters.
     assert stem + stages + 512 * 10 + 10 == 11_173_962
+
+
+def test_the_larger_stem_is_the_published_network() -> None:
+    # What is quoted for ResNet-18 on ImageNet is 11,689,512, of which the last layer of 1000 classes has 513,000.
+    assert size(ResNet18(10, stem="7x7"), 32, 32, 3) == 11_689_512 - 513_000 + 512 * 10 + 10
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 8, 3), (1, 7, 10, 2), (1, 1, 2, 1)])
+def test_the_stems_pooling_is_xla_s_own(shape: tuple[int, ...]) -> None:
+    x = jnp.asarray(np.random.default_rng(1).normal(size=shape), jnp.float32)
+    around = ((1, 1), (1, 1))
+    pooled = overlapping_max_pool(x)
+    np.testing.assert_array_equal(pooled, nn.max_pool(x, (3, 3), (2, 2), around))
+    weights = jnp.cos(jnp.arange(float(pooled.size))).reshape(pooled.shape)
+    ours, theirs = (
+        jax.grad(lambda x, pool=pool: jnp.vdot(weights, pool(x)))(x)
+        for pool in (overlapping_max_pool, lambda x: nn.max_pool(x, (3, 3), (2, 2), around))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_small_cnn_has_the_parameters_that_its_layers_need() -> None:
@@ -63,7 +83,11 @@ def group_norm(x: Any, layer: Any, groups: int) -> jax.Array:
 
 def plain_resnet(params: Any, x: Any, stages: int, groups: int) -> jax.Array:
     layers = params["params"]
-    x = nn.relu(group_norm(convolution(x, layers["Conv_0"]["kernel"]), layers["GroupNorm_0"], groups))
+    first = layers["Conv_0"]["kernel"]
+    large = first.shape[0] == 7
+    x = nn.relu(group_norm(convolution(x, first, 2 if large else 1), layers["GroupNorm_0"], groups))
+    if large:
+        x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
     for b in range(2 * stages):
         block, stride = layers[f"BasicBlock_{b}"], 2 if b and b % 2 == 0 else 1
         y = nn.relu(group_norm(convolution(x, block["Conv_0"]["kernel"], stride), block["GroupNorm_0"], groups))
@@ -87,9 +111,10 @@ def plain_small(params: Any, x: Any, layers: int, groups: int) -> jax.Array:
     [
         (ResNet18(3, channels=(4, 8), groups=2), plain_resnet),
         (ResNet18(3, channels=(4, 4, 8), groups=4), plain_resnet),
+        (ResNet18(3, channels=(4, 8), stem="7x7"), plain_resnet),
         (SmallCNN(3, channels=(4, 6), groups=2), plain_small),
     ],
-    ids=["resnet", "resnet with four groups", "small"],
+    ids=["resnet", "resnet with four groups", "resnet with the larger stem", "small"],
 )
 def test_outputs_and_gradients_are_those_of_the_equations(net: Any, plain: Any) -> None:
     with jax.enable_x64(True):

@@ -27,7 +27,7 @@ def preview(
         str, Option(metavar="NAME", help="How rows are divided; see `fedax list partitions`.")
     ] = "IID",
     clients: Annotated[int | None, Option(help="How many clients. [default: 10, or all of a column]")] = None,
-    alpha: Annotated[float | None, Option(help="Dirichlet, DirichletSize: the smaller, the less alike.")] = None,
+    alpha: Annotated[float | None, Option(help="The Dirichlet partitions: the smaller, the less alike.")] = None,
     labels: Annotated[int | None, Option(help="ByLabel, Pathological: labels a client.")] = None,
     per_client: Annotated[int | None, Option(help="Shards: shards a client.")] = None,
     min_rows: Annotated[int | None, Option(help="The fewest rows of a client.")] = None,

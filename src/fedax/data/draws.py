@@ -111,6 +111,34 @@ def fill_up(blocks: list[Array], min_rows: int, rng: np.random.Generator) -> lis
     return [np.concatenate(pair) for pair in zip(kept, moved, strict=True)]
 
 
+def draw_rows(
+    shares: NDArray[np.float64], sizes: NDArray[np.int64], stock: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Rows of each label for each client, [clients, labels]: `sizes[i]` for client i, `stock[l]` of label l in all.
+
+    All clients draw what they lack at once, each by its own shares of the labels that are left. Of a label that is
+    asked for more often than it is there, a random part of the asking gets it, and the label is gone: so it takes at
+    most one pass more than there are labels.
+
+    >>> shares = np.array([[1.0, 0.0], [0.9, 0.1]])
+    >>> draw_rows(shares, np.array([3, 3]), np.array([3, 3]), np.random.default_rng(0)).sum(axis=0).tolist()
+    [3, 3]
+    """
+    count = np.zeros(shares.shape, np.int64)
+    left = stock.copy()
+    while left.any():
+        open_shares = np.where(left > 0, shares, 0.0)
+        # Who has a share of nothing that is left takes whatever there is.
+        open_shares[open_shares.sum(axis=1) == 0] = left
+        open_shares /= open_shares.sum(axis=1, keepdims=True)
+        asked = rng.multinomial(sizes - count.sum(axis=1), open_shares)
+        for label in np.flatnonzero(asked.sum(axis=0) > left):
+            asked[:, label] = rng.multivariate_hypergeometric(asked[:, label], left[label], method="marginals")
+        count += asked
+        left -= asked.sum(axis=0)
+    return count
+
+
 def meet(held: NDArray[np.bool_], size: NDArray[np.int64], need: int) -> NDArray[np.int64] | None:
     """Rows of each label for each client: `need` in all, at least one of each label that it holds, or None.
 

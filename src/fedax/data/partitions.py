@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fedax.data.division import IID, DirichletSize, Homogeneous, Partition
-from fedax.data.labels import ByLabel, Dirichlet, Pathological, Shards
+from fedax.data.labels import ByLabel, Dirichlet, DirichletLabels, Pathological, Shards
 from fedax.data.natural import ByColumn, ByWriter, FromFlower
 from fedax.data.shift import FeatureShift
 from fedax.errors import FedaxError, unknown
@@ -23,6 +23,7 @@ __all__ = [
     "ByLabel",
     "ByWriter",
     "Dirichlet",
+    "DirichletLabels",
     "DirichletSize",
     "FeatureShift",
     "FromFlower",
@@ -40,6 +41,7 @@ PARTITIONS: dict[str, type[Partition]] = {
         ByLabel,
         Shards,
         Dirichlet,
+        DirichletLabels,
         DirichletSize,
         Pathological,
         ByColumn,

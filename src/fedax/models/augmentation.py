@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-PADDING = 4
+PADDING = 4  # for images of up to 32 rows; above, an eighth: 8 for 64x64, as in FedSpeed (appendix B.1)
 
 
 def flip_crop(key: jax.Array, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Each image mirrored or not, padded by 4 zeros on each side and cut back at a random place.
+    """Each image mirrored or not, padded with zeros and cut back at a random place.
+
+    On each side there are 4 zeros, or an eighth of the image's height if that is more.
 
     >>> batch = {"x": jnp.arange(2 * 8 * 8 * 3).reshape(2, 8, 8, 3), "y": jnp.array([0, 1])}
     >>> flip_crop(jax.random.key(0), batch)["x"].shape
@@ -23,8 +25,9 @@ def flip_crop(key: jax.Array, batch: Mapping[str, Any]) -> dict[str, Any]:
     flips, places = jax.random.split(key)
     mirrored = jax.random.bernoulli(flips, 0.5, (rows,) + (1,) * (x.ndim - 1))
     x = jnp.where(mirrored, x[:, :, ::-1], x)
-    around = [(0, 0), (PADDING, PADDING), (PADDING, PADDING)] + [(0, 0)] * (x.ndim - 3)
-    corners = jax.random.randint(places, (rows, 2), 0, 2 * PADDING + 1)
+    padding = max(PADDING, height // 8)
+    around = [(0, 0), (padding, padding), (padding, padding)] + [(0, 0)] * (x.ndim - 3)
+    corners = jax.random.randint(places, (rows, 2), 0, 2 * padding + 1)
     down = corners[:, :1] + jnp.arange(height)
     across = corners[:, 1:] + jnp.arange(width)
     cut = jnp.pad(x, around)[jnp.arange(rows)[:, None, None], down[:, :, None], across[:, None, :]]

@@ -126,6 +126,24 @@ def max_pool(x: jax.Array, window: int = 2) -> jax.Array:
     return _window_max(kept.reshape(n, rows, window, columns, window, channels))
 
 
+def overlapping_max_pool(x: jax.Array) -> jax.Array:
+    """The maximum over 3x3 windows around every second row and column of [batch, height, width, channels].
+
+    What lies outside of the image does not count.
+
+    >>> import jax.numpy as jnp
+    >>> overlapping_max_pool(jnp.arange(16.0).reshape(1, 4, 4, 1))[0, :, :, 0].tolist()
+    [[5.0, 7.0], [13.0, 15.0]]
+    """
+    for axis in (1, 2):
+        around = [(1, 1, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
+        padded = lax.pad(x, jnp.asarray(-jnp.inf, x.dtype), around)
+        last = x.shape[axis] - (x.shape[axis] + 1) % 2  # of the places where windows begin
+        first, middle, end = (lax.slice_in_dim(padded, i, i + last, 2, axis) for i in range(3))
+        x = lax.max(lax.max(first, middle), end)
+    return x
+
+
 @jax.custom_jvp
 def _window_max(windows: jax.Array) -> jax.Array:
     return windows.max(axis=(2, 4))

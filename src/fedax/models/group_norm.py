@@ -15,7 +15,7 @@ from flax import linen as nn
 from jax.typing import ArrayLike
 
 from fedax.errors import FedaxError
-from fedax.models.convolution import convolve, max_pool
+from fedax.models.convolution import convolve, max_pool, overlapping_max_pool
 from fedax.models.inputs import as_images, precision
 
 HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -69,11 +69,10 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 (He et al. 2016) for images of 32x32, with group normalisation.
+    """ResNet-18 (He et al. 2016) with group normalisation.
 
-    A 3x3 convolution of stride 1, stages of two basic blocks, of which every one but the first halves the image, the
-    mean over the image, a dense layer. The network for larger images begins with a 7x7 convolution of stride 2
-    and a pooling, which leave 8x8 places of a CIFAR image; FedSpeed's experiments keep the 7x7.
+    A first convolution, stages of two basic blocks, of which every one but the first halves the image, the mean over
+    the image, a dense layer.
 
     Input is [batch, height, width, channels], or [batch, height, width] for one channel; bytes (uint8) are
     divided by 255.
@@ -82,6 +81,9 @@ class ResNet18(nn.Module):
         outputs: classes or targets, 1 or more.
         channels: of each stage, one or more of them.
         groups: of each normalisation, dividing all channels; 2 is what federated experiments usually take.
+        stem: "3x3", a first convolution of stride 1, as usual for images of 32x32; or "7x7", one of stride 2 and a
+            3x3 max pooling of stride 2, as He et al. have it for larger images, which leaves 8x8 places of 32x32.
+            FedSpeed's experiments have the 7x7.
 
     >>> import jax, jax.numpy as jnp
     >>> model = ResNet18(outputs=10, channels=(4, 8))
@@ -94,11 +96,15 @@ class ResNet18(nn.Module):
     outputs: int
     channels: tuple[int, ...] = (64, 128, 256, 512)
     groups: int = 2
+    stem: str = "3x3"
 
     @nn.compact
     def __call__(self, x: ArrayLike) -> jax.Array:
         _check_groups(self.channels, self.groups)
-        image = nn.relu(_norm(self.groups)(_convolution(self.channels[0], 3)(as_images(x))))
+        first = _convolution(self.channels[0], 3) if self.stem == "3x3" else _convolution(self.channels[0], 7, 2)
+        image = nn.relu(_norm(self.groups)(first(as_images(x))))
+        if self.stem == "7x7":
+            image = overlapping_max_pool(image)
         for stage, features in enumerate(self.channels):
             image = BasicBlock(features, 1 if stage == 0 else 2, self.groups)(image)
             image = BasicBlock(features, 1, self.groups)(image)

@@ -116,9 +116,13 @@ MODELS: dict[str, Entry] = {
         },
     ),
     "resnet18": Entry(
-        "ResNet-18 for 32x32 images, with group normalisation",
+        "ResNet-18 with group normalisation",
         "fedax.models.group_norm:ResNet18",
-        {"channels": _counts_option((64, 128, 256, 512), at_least=1), "groups": _count_option(2)},
+        {
+            "channels": _counts_option((64, 128, 256, 512), at_least=1),
+            "groups": _count_option(2),
+            "stem": _choice_option("3x3", "7x7"),
+        },
     ),
     "small_cnn_gn": Entry(
         "convolutions with group normalisation, ReLU and 2x2 max pooling, then one dense layer",
