@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax import lax
 
@@ -243,8 +243,16 @@ def test_fewer_products_give_xla_s_own_convolution(size: Any, padding: Any) -> N
     rng = np.random.default_rng(0)
     with jax.enable_x64(True):
         x, w = jnp.asarray(rng.normal(size=(2, *size, 16))), jnp.asarray(rng.normal(size=(3, 3, 16, 17)))
-        assert winograd.serves(w, (1, 1))
+        pads = lax.padtype_to_pads(size, (3, 3), (1, 1), padding) if isinstance(padding, str) else padding
+        assume(winograd.serves(x, w, (1, 1), pads))
         assert_same_convolution(x, w, (1, 1), padding)
+
+
+@pytest.mark.parametrize(("side", "serves"), [(1, False), (2, True), (8, True)])
+def test_a_tile_serves_where_it_has_fewer_products(side: int, serves: bool) -> None:
+    # One output takes 9 products, or a tile of 16; four take 36, or the same tile.
+    x, w = jnp.zeros((1, side, side, 16)), jnp.zeros((3, 3, 16, 16))
+    assert winograd.serves(x, w, (1, 1), [(1, 1), (1, 1)]) == serves
 
 
 @pytest.mark.parametrize("order", [("NWC", "WIO", "NWC"), ("NDHWC", "DHWIO", "NDHWC")])

@@ -70,7 +70,7 @@ def convolve(
     window = rhs.shape[:spatial]
     if isinstance(padding, str):
         padding = lax.padtype_to_pads(lhs.shape[1:-1], window, window_strides, padding)
-    if winograd.serves(rhs, window_strides):
+    if winograd.serves(lhs, rhs, window_strides, padding):
         return winograd.convolve_3x3(lhs, rhs, padding, precision, preferred_element_type)
     patches = _patches(lhs, window, window_strides, padding)
     rows = lax.dot(

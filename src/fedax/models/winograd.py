@@ -41,10 +41,13 @@ class Tile(NamedTuple):
     outputs: Callable[[Arrays], Arrays]
 
 
-def serves(kernel: jax.Array, strides: Sequence[int]) -> bool:
-    """Whether a convolution with this kernel is quicker this way."""
+def serves(x: jax.Array, kernel: jax.Array, strides: Sequence[int], padding: Sequence[tuple[int, int]]) -> bool:
+    """Whether a convolution is quicker this way: with many channels, and fewer products than 9 for each output."""
     window, channels = kernel.shape[:-2], kernel.shape[-2:]
-    return window == WINDOW and tuple(strides) == (1, 1) and min(channels) >= CHANNELS
+    if window != WINDOW or tuple(strides) != (1, 1) or min(channels) < CHANNELS:
+        return False
+    sizes = _sizes(x, padding)
+    return _products(sizes, _tile(sizes)) < 9 * sizes[0] * sizes[1]
 
 
 def convolve_3x3(
@@ -57,10 +60,10 @@ def convolve_3x3(
     >>> convolve_3x3(image, jnp.ones((3, 3, 1, 1)), [(0, 0), (0, 0)])[0, :, :, 0].tolist()
     [[45.0, 54.0], [81.0, 90.0]]
     """
-    sizes = [max(0, x.shape[axis] + sum(padding[axis - 1]) - 2) for axis in (1, 2)]
+    sizes = _sizes(x, padding)
     if 0 in sizes:
         return jnp.zeros((len(x), *sizes, kernel.shape[-1]), dtype or x.dtype)
-    tile = min(TILES, key=lambda t: (t.size + 2) ** 2 * _count(sizes[0], t) * _count(sizes[1], t))
+    tile = _tile(sizes)
     # whole tiles, and a further one for the last tile's two further inputs
     lengths = [(_count(size, tile) + 1) * tile.size for size in sizes]
     pads = [(padding[i][0], lengths[i] - x.shape[i + 1] - padding[i][0], 0) for i in range(2)]
@@ -76,6 +79,21 @@ def convolve_3x3(
     side = tile.size + 2
     rows = [_join(tile.outputs(products[i * side : (i + 1) * side]), 2) for i in range(side)]
     return _join(tile.outputs(rows), 1)[:, : sizes[0], : sizes[1]]
+
+
+def _sizes(x: jax.Array, padding: Sequence[tuple[int, int]]) -> list[int]:
+    """The height and width of the outputs."""
+    return [max(0, x.shape[axis] + sum(padding[axis - 1]) - 2) for axis in (1, 2)]
+
+
+def _tile(sizes: Sequence[int]) -> Tile:
+    """The tile with the fewest products for outputs of this height and width."""
+    return min(TILES, key=lambda tile: _products(sizes, tile))
+
+
+def _products(sizes: Sequence[int], tile: Tile) -> int:
+    """Products for each image and pair of channels."""
+    return (tile.size + 2) ** 2 * _count(sizes[0], tile) * _count(sizes[1], tile)
 
 
 def _count(size: int, tile: Tile) -> int:
