@@ -11,7 +11,7 @@ import pytest
 
 from fedax import Problem, Vector
 from fedax.models import dense, model
-from fedax.problem import FullOracle, Oracle
+from fedax.oracle import FullOracle, Oracle
 from fedax.regularizers import SquaredL2
 from fedax.vectors import Mixture
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fedax.algorithms import *
     from fedax.data import Federation
     from fedax.errors import DivergedError, FedaxError
-    from fedax.problem import Oracle, Problem
+    from fedax.oracle import Oracle
+    from fedax.problem import Problem
     from fedax.simulation import History, Result, Simulation, grid, load, simulate, stream, sweep
     from fedax.vectors import Mixture, Vector
 
@@ -36,7 +37,7 @@ _NAMES = {
     "Federation": "fedax.data",
     "DivergedError": "fedax.errors",
     "FedaxError": "fedax.errors",
-    "Oracle": "fedax.problem",
+    "Oracle": "fedax.oracle",
     "Problem": "fedax.problem",
     "History": "fedax.simulation",
     "Result": "fedax.simulation",

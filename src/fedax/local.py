@@ -18,7 +18,8 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 from fedax import counting, randomness
 from fedax.algorithms.base import Algorithm, Context
-from fedax.problem import Batch, FullOracle, Oracle, Problem
+from fedax.oracle import Batch, FullOracle, Oracle
+from fedax.problem import Problem
 from fedax.randomness import Sampling
 from fedax.schedules import register
 

@@ -21,7 +21,8 @@ from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
 from fedax.local import Client, Data, Plan, by_columns, peeled
-from fedax.problem import BLOCK, Problem
+from fedax.oracle import BLOCK
+from fedax.problem import Problem
 from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
