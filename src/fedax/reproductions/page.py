@@ -48,8 +48,8 @@ def summary(reproduction: Reproduction, scale: Scale) -> str:
     """What came out at a scale, in a line.
 
     >>> from fedax.reproductions.description import load
-    >>> summary(load("fedspeed-table1"), "paper")[:20]
-    'not run (about 5,000'
+    >>> summary(load("fedspeed-table1"), "paper")
+    'not run (about 300 hours on two cores)'
     """
     found = saved(reproduction.id, scale)
     if found is None and scale == "paper" and reproduction.hours is not None:
