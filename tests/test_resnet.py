@@ -148,6 +148,7 @@ def test_an_image_s_outputs_do_not_depend_on_the_rest_of_the_batch(net: Any) -> 
         (ResNet18(2, channels=(4, 6), groups=4), (1, 8, 8, 3), "groups is 4: it must divide .* 6 is not divisible"),
         (SmallCNN(2, channels=(5,)), (1, 8, 8, 3), "groups is 2: it must divide .* 5 is not divisible"),
         (SmallCNN(2), (1, 7, 9), "images are 7x9: 3 poolings need at least 8x8"),
+        (ResNet18(2, stem="7X7"), (1, 8, 8, 3), "unknown stem '7X7'"),
         (ResNet18(2), (3, 8), r"shape \(3, 8\)"),
     ],
 )

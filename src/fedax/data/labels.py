@@ -141,8 +141,8 @@ class Dirichlet(Partition):
 class DirichletLabels(Partition):
     """Clients of equal size, each with shares of the labels that are one draw from Dir(alpha, ..., alpha).
 
-    Hsu et al., "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
-    section 3; FedSpeed's experiments. They write Dir(a p) with p the labels' shares of the data: for N labels that are
+    Hsu et al., "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification";
+    FedSpeed's experiments. Hsu et al. write Dir(a p) with p the labels' shares of the data: for N labels that are
     equally frequent, `alpha` is a / N. Sizes are equal to within one row. Rows are drawn without replacement; where a
     label has run out, those who still want rows of it draw from the labels that are left, by their own shares.
 

@@ -14,10 +14,11 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
 from fedax.models.convolution import convolve, max_pool, overlapping_max_pool
 from fedax.models.inputs import as_images, precision
 
+STEMS = {"3x3": (3, 1), "7x7": (7, 2)}  # side of the kernel and stride
 HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
@@ -101,8 +102,9 @@ class ResNet18(nn.Module):
     @nn.compact
     def __call__(self, x: ArrayLike) -> jax.Array:
         _check_groups(self.channels, self.groups)
-        first = _convolution(self.channels[0], 3) if self.stem == "3x3" else _convolution(self.channels[0], 7, 2)
-        image = nn.relu(_norm(self.groups)(first(as_images(x))))
+        if self.stem not in STEMS:
+            raise unknown("stem", self.stem, STEMS)
+        image = nn.relu(_norm(self.groups)(_convolution(self.channels[0], *STEMS[self.stem])(as_images(x))))
         if self.stem == "7x7":
             image = overlapping_max_pool(image)
         for stage, features in enumerate(self.channels):
