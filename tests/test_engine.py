@@ -463,6 +463,16 @@ def test_a_theorems_condition_is_said_once_and_only_when_it_fails(caplog):
     assert caplog.text.count("FedSpeed: 3 local steps are fewer than lam / lr = 3.5, for which Theorem 4.4") == 1
 
 
+def test_feddeper_says_where_clients_that_sit_out_make_it_blow_up(caplog):
+    flat = fedax.Problem(loss=lambda w, rows: 0.0 * jnp.sum(w) + rows["x"].mean(), init=lambda key: jnp.ones(1))
+    same = fedax.Federation.from_clients([{"x": np.zeros((1, 1))}] * 10)
+    how = {"rounds": 3, "cohort": 1, "local_steps": 4, "personal": False}
+    fedax.simulate(flat, same, fedax.FedDeper(lr=0.1, rho=0.0125), **how)  # 4 * 0.0125 * 10 / (1 * 0.5) = 1
+    assert "blow up" not in caplog.text
+    fedax.simulate(flat, same, fedax.FedDeper(lr=0.1, rho=0.025), **how)
+    assert "is 2, and well above 1 the method is likely to blow up: rho below 0.013, fewer steps" in caplog.text
+
+
 @pytest.mark.parametrize("decay", [0, -1, 2, "fast", None, True, [0.5], float("nan")])
 def test_a_decay_that_is_no_share_is_refused(decay):
     with pytest.raises(fedax.FedaxError, match=r"decay must be a number in \(0, 1\]"):

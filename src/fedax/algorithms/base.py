@@ -221,10 +221,10 @@ class Algorithm:
         """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""
         return self.gradients
 
-    def advice(self, steps: int, smoothness: Callable[[], float]) -> str | None:
-        """A sentence on a sufficient condition of the method's theorem that a run does not meet, or None.
+    def advice(self, ctx: Context, smoothness: Callable[[], float]) -> str | None:
+        """A sentence on a condition of the method's theorem, or of its stability, that a run does not meet, or None.
 
-        steps is K; smoothness estimates the clients' L when called.
+        ctx has K, the cohort and the clients; smoothness estimates the clients' L when called.
         """
         return None
 

@@ -30,6 +30,7 @@ from fedax.errors import FedaxError
 from fedax.vectors import Vector
 
 PROVEN = "[0.5, 1]"
+STEADY = 1.5  # K rho n / (m lam): 1.2 was seen to converge, 2 to blow up
 
 
 @algorithm
@@ -70,6 +71,15 @@ class FedDeper(Algorithm):
             given = f"must be in {PROVEN}, not {self.lam}"
             raise FedaxError(f"FedDeper: lam {given}: the paper proves convergence there")
         super().__post_init__()
+
+    def advice(self, ctx: Context, smoothness: Any) -> str | None:
+        growth = ctx.steps * self.rho * ctx.clients / (ctx.cohort * self.lam)
+        if growth < STEADY:
+            return None
+        return (
+            f"FedDeper: steps * rho * clients / (cohort * lam) is {growth:.3g}, and well above 1 the method is likely "
+            f"to blow up: rho below {self.rho / growth:.2g}, fewer steps or more clients a round help"
+        )
 
     def client_init(self, x0: Vector) -> Vector:
         return x0

@@ -74,12 +74,12 @@ class FedSpeed(Algorithm):
         Reduction("FedProx", when={"rho": 0.0, "lam": 2.0, "correction": False}, other={"mu": 0.5}),
     )
 
-    def advice(self, steps: int, smoothness: Any) -> str | None:
-        if not isinstance(self.lr, int | float) or steps >= self.lam / self.lr:
+    def advice(self, ctx: Context, smoothness: Any) -> str | None:
+        if not isinstance(self.lr, int | float) or ctx.steps >= self.lam / self.lr:
             return None
         return (
-            f"FedSpeed: {steps} local steps are fewer than lam / lr = {self.lam / self.lr:g}, for which Theorem 4.4 "
-            "is stated (a sufficient condition; the paper's own experiments do not meet it either)"
+            f"FedSpeed: {ctx.steps} local steps are fewer than lam / lr = {self.lam / self.lr:g}, for which Theorem "
+            "4.4 is stated (a sufficient condition; the paper's own experiments do not meet it either)"
         )
 
     def init(self, x0: Vector) -> tuple[Vector, Vector]:

@@ -134,8 +134,8 @@ class Localized(Algorithm):
         taken: int = self.base.gradients_a_step()
         return taken
 
-    def advice(self, steps: int, smoothness: Any) -> str | None:
-        said: str | None = self.base.advice(steps, smoothness)
+    def advice(self, ctx: Context, smoothness: Any) -> str | None:
+        said: str | None = self.base.advice(ctx, smoothness)
         return said
 
     def refuse(self, regularizer: Any) -> None:

@@ -82,7 +82,7 @@ class PFedFBE(Algorithm):
     def personal(self, w: Vector, client: Any, oracle: Any) -> Vector:
         return self.theta(w, oracle.full)
 
-    def advice(self, steps: int, smoothness: Any) -> str | None:
+    def advice(self, ctx: Context, smoothness: Any) -> str | None:
         if self.lam > (estimate := smoothness()):
             return None
         return (

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax import randomness
-from fedax.algorithms.base import Algorithm
+from fedax.algorithms.base import Algorithm, Context
 from fedax.data.federation import Federation
 from fedax.data.lazy import Lazy
 from fedax.devices import agreed, first
@@ -162,9 +162,10 @@ class Simulation:
         self.by_client: Clients | None = None  # known when the run is over
         self.gradients = self.floats_up = self.floats_down = 0
         self._good: Any = None  # the shared model of the last evaluation
-        advice = algorithm.advice(plan.max_steps, lambda: smoothness(problem, self.shown, self.measured, x0))
-        if advice is not None:
-            say_once(advice)
+        planned = Context(steps=plan.max_steps, cohort=plan.cohort, clients=plan.clients)
+        self.advice = algorithm.advice(planned, lambda: smoothness(problem, self.shown, self.measured, x0))
+        if self.advice is not None:
+            say_once(self.advice)
         self.seconds = 0.0
         self.checkpoints: Checkpoints | None = None
         if checkpoint_every is not None:
@@ -229,7 +230,8 @@ class Simulation:
     def fork(self, algorithm: Algorithm) -> Simulation:
         """The same run with another method of the same kind, from the start; data and programs are shared."""
         other = copy.copy(self)
-        other.algorithm, other.history, other.per_client, other._good = algorithm, History(), {}, None
+        other.algorithm, other.history, other.per_client = algorithm, History(), {}
+        other._good = other.advice = None
         other.gradients = other.floats_up = other.floats_down = 0
         other.watch, other.joined = Watch(), np.zeros_like(self.joined)
         return other
@@ -237,7 +239,8 @@ class Simulation:
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
         name = type(self.algorithm).__name__
         hint = "the last good model is kept; a smaller lr usually helps"
-        return DivergedError(f"{name} {what} in round {round}: {hint}", round=round, result=kept)
+        said = "" if self.advice is None else f". {self.advice}"
+        return DivergedError(f"{name} {what} in round {round}: {hint}{said}", round=round, result=kept)
 
     def account(self, first: int, last: int) -> None:
         """Count what the rounds first .. last-1 cost, and who took part."""
