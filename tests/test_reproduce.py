@@ -182,7 +182,7 @@ def test_what_has_no_default_tolerance_must_state_one() -> None:
 DIGITS = {
     **table(),
     "data": ["digits"],
-    "departures": {"small": ["two rounds"]},
+    "departures": {"always": ["One seed."], "small": ["two rounds"]},
     "quantity": {"metric": "test_accuracy"},
     "experiment": {
         "rounds": 6,
@@ -273,6 +273,7 @@ def test_a_reproduction_from_end_to_end(made: Made) -> None:
         "small scale: ",
     ):
         assert words in made.said
+    assert "One seed." not in made.said  # there are two
     assert (made.out / "two-labels/report.html").is_file()
 
 

@@ -160,6 +160,7 @@ def show(
     from fedax.cli.console import console, table
     from fedax.reproductions import judge
     from fedax.reproductions.description import PAPERS
+    from fedax.reproductions.verdict import seeds
     from fedax.reproductions.words import HEADINGS, answer, behind, cells
 
     say, judgement = console(), judge(reproduction, scale, measured)
@@ -175,7 +176,8 @@ def show(
         say.print(table("Claims", ("the paper says", "holds here"), answers))
     if numbers := behind(reproduction, scale, measured):
         say.print(table("Behind the claims", ("what", "ours"), numbers, right=["ours"]))
-    departures = reproduction.departing(scale) + [f"Set anew: {field} = {value}." for field, value in changes]
+    departures = reproduction.departing(scale, seeds(measured))
+    departures += [f"Set anew: {field} = {value}." for field, value in changes]
     if departures:
         say.print("Departures from the paper:", style="bold")
     for words in departures:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Scale: TypeAlias = Literal["small", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "paper")
+ONE_SEED = "One seed."
 PAPERS = {
     "apfl": "Deng, Kamani and Mahdavi (2020), Adaptive Personalized Federated Learning",
     "feddeper": "Zhou et al. (2022), Depersonalized Federated Learning",
@@ -207,9 +208,14 @@ class Reproduction(Table):
             part=whole.part, table=merged(table, {}, only=[m for m in self.small.methods if m in whole.methods])
         )
 
-    def departing(self, scale: Scale) -> list[str]:
-        """Every place where the setting at a scale departs from the paper."""
-        return [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
+    def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
+        """Every place where the setting at a scale departs from the paper: not in its one seed, where there are more.
+
+        >>> load("feddeper-table1").departing("paper", seeds=3)
+        ['The paper prints no batch size: here 50.']
+        """
+        every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
+        return [words for words in every if words != ONE_SEED or seeds == 1]
 
     def asked(self, scale: Scale) -> tuple[list[Figure], list[Claim]]:
         """The figures and claims about what is run at a scale."""

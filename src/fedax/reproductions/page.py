@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fedax.reproductions import verdict
 from fedax.reproductions.description import PAPERS, SCALES, Reproduction, Scale, ids, load
 from fedax.reproductions.saving import Result, saved
-from fedax.reproductions.verdict import judge
+from fedax.reproductions.verdict import judge, seeds
 from fedax.reproductions.words import HEADINGS, answer, behind, cells, tolerance
 
 NOT_RUN = "not run yet"
@@ -64,11 +64,12 @@ def _section(one: Reproduction) -> Iterator[str]:
     yield f"## {one.id}"
     yield from ("", f"{one.title}. {PAPERS[one.paper]}, {one.where}. {one.note}".rstrip())
     yield from ("", "Departures from the paper:", "")
-    yield from (f"- {words}" for words in one.departures.always)
-    yield from (f"- At small scale: {words}" for words in one.departures.small)
-    yield from (f"- At the paper's scale: {words}" for words in one.departures.paper)
-    for scale, title in zip(SCALES, ("Small scale", "The paper's scale"), strict=True):
-        found = saved(one.id, scale)
+    results = {scale: saved(one.id, scale) for scale in SCALES}
+    small, paper = (one.departing(scale, seeds(found.measured) if found else 1) for scale, found in results.items())
+    yield from (f"- {words}" for words in small if words in paper)
+    yield from (f"- At small scale: {words}" for words in small if words not in paper)
+    yield from (f"- At the paper's scale: {words}" for words in paper if words not in small)
+    for (scale, found), title in zip(results.items(), ("Small scale", "The paper's scale"), strict=True):
         yield from ("", f"**{title}**: {summary(one, scale)}")
         if found is not None:
             yield from _outcome(one, found)
