@@ -7,9 +7,11 @@ import os
 os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
 os.environ.setdefault("FEDAX_COMPILE_CACHE", "0")  # parallel workers could meet a half-written program
 # Tests compile much and compute little: code that is not optimised is made in half the time, and by XLA's older
-# emitters in about a third of that. The demo's test and the benchmarks run what users do.
+# emitters in about a third of that. The demo's test and the benchmarks run what users do; FEDAX_OPTIMISED=1 lets all.
 QUICK = (
     " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+    if os.environ.get("FEDAX_OPTIMISED", "0") == "0"
+    else ""
 )
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "").removesuffix(QUICK) + QUICK
 
