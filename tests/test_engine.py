@@ -473,6 +473,14 @@ def test_feddeper_says_where_clients_that_sit_out_make_it_blow_up(caplog):
     assert "is 2, and well above 1 the method is likely to blow up: rho below 0.013, fewer steps" in caplog.text
 
 
+def test_a_run_that_blows_up_repeats_what_was_said_before_it():
+    bowl = fedax.Problem(loss=lambda w, rows: jnp.mean((w - rows["x"]) ** 2), init=lambda key: jnp.ones(1))
+    same = fedax.Federation.from_clients([{"x": np.zeros((1, 1))}] * 10)
+    how = {"rounds": 300, "cohort": 1, "local_steps": 4, "personal": False}
+    with pytest.raises(fedax.DivergedError, match="the last good model is kept; .* likely to blow up: rho"):
+        fedax.simulate(bowl, same, fedax.FedDeper(lr=0.01, rho=1.0), **how)
+
+
 @pytest.mark.parametrize("decay", [0, -1, 2, "fast", None, True, [0.5], float("nan")])
 def test_a_decay_that_is_no_share_is_refused(decay):
     with pytest.raises(fedax.FedaxError, match=r"decay must be a number in \(0, 1\]"):
