@@ -477,7 +477,7 @@ def test_a_run_that_blows_up_repeats_what_was_said_before_it():
     bowl = fedax.Problem(loss=lambda w, rows: jnp.mean((w - rows["x"]) ** 2), init=lambda key: jnp.ones(1))
     same = fedax.Federation.from_clients([{"x": np.zeros((1, 1))}] * 10)
     how = {"rounds": 300, "cohort": 1, "local_steps": 4, "personal": False}
-    with pytest.raises(fedax.DivergedError, match="the last good model is kept; .* likely to blow up: rho"):
+    with pytest.raises(fedax.DivergedError, match=r"the last good model is kept; .* likely to blow up: rho"):
         fedax.simulate(bowl, same, fedax.FedDeper(lr=0.01, rho=1.0), **how)
 
 
