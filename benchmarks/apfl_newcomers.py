@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedax
+from fedax.engine.newcomers import hold_out
 from fedax.experiments import prepare
-from fedax.reproductions import load
-from fedax.simulation.newcomers import hold_out
+from fedax.papers.reproductions import load
 
 ALPHA, STEPS, BATCH = 0.5, 50, 20
 RULES = ("fine-tuning", "eq. 7", "eq. 5")

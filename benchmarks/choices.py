@@ -28,9 +28,9 @@ from benchmarks.checkpoints import simulation
 from benchmarks.speed import quartiles, rounds_of, versions
 from benchmarks.workloads import workload
 from fedax.data import IID, SyntheticClients, load
-from fedax.evaluation import measure
+from fedax.engine.executors import step_floats
+from fedax.evaluation import meter as measure
 from fedax.models import model
-from fedax.simulation.executors import step_floats
 
 RESULTS = Path(__file__).resolve().parent / "results" / "choices.json"
 ROUNDS = 3

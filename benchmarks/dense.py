@@ -4,7 +4,7 @@
 
 First a step of dense weights, the gradient as a matrix product and as outer products within the step, then the product
 of nearly 64 rows with wide kernels, as it is and with rows of zeros up to 64. The ratio of the two times for several
-shapes, medians of twelve: above 1 the second form is the quicker. The borders in `fedax.models.dense` are those of
+shapes, medians of twelve: above 1 the second form is the quicker. The borders in `fedax.kernels.dense` are those of
 these tables, which are for one core.
 """
 
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedax.models import dense
+from fedax.kernels import dense
 
 ROWS = (8, 12, 16, 20, 24, 28, 32, 50)
 SHAPES = ((256, 128), (784, 100), (784, 128), (784, 200), (784, 256), (512, 256), (784, 400), (3136, 1024))

@@ -25,11 +25,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from fedax.flower.folder import new
+from fedax.flower.agreement import Setting, setting_of
+from fedax.flower.app_folder import new
 from fedax.flower.messages import Order, flatten
 from fedax.flower.rows import own_rows
-from fedax.flower.setting import Setting, setting_of
-from fedax.flower.work import Worker
+from fedax.flower.worker import Worker
 from flower_federation import Federation
 
 RESULTS = Path(__file__).resolve().parent / "results" / "flower_overhead.json"

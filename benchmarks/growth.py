@@ -66,7 +66,7 @@ def measure(size: Size, longest: float) -> dict[str, Any]:
     """The figures of one size, in this process; repeats of the rounds take up to `longest` seconds together."""
     import fedax
     from fedax.data import SyntheticClients
-    from fedax.data.lazy import Lazy
+    from fedax.data.generators.lazy import Lazy
     from fedax.models import model
 
     fedax.Simulation  # noqa: B018  (imported when it is first named)

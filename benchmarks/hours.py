@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from fedax.engine.lanes import Lanes
+from fedax.engine.rounds import State
+from fedax.engine.sweeps import Settings
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
-from fedax.reproductions import ids, load
-from fedax.reproductions.saving import saved
-from fedax.simulation.engine import State
-from fedax.simulation.lanes import Lanes
-from fedax.simulation.sweep import Settings
+from fedax.papers.reproductions import ids, load
+from fedax.papers.reproductions.saving import saved
 
 ENOUGH = 0.1  # seconds of a round that is timed
 ROUNDS = 2
@@ -65,8 +65,8 @@ def seconds_a_round(experiment: Any, on: tuple[Any, Any], steps: int) -> float:
         if lanes is None:
             run.state, good = run.engine.advance(methods[0], run.state, 1, run.data)
         else:
-            server, clients, good, _, signs = run.engine.run(lanes.stacked, lanes.state, lanes.alive, 1, run.data)
-            lanes.state = State(server, clients, lanes.state.round + 1, signs)
+            server, clients, good, _, diagnostics = run.engine.run(lanes.stacked, lanes.state, lanes.alive, 1, run.data)
+            lanes.state = State(server, clients, lanes.state.round + 1, diagnostics)
         assert np.all(good)
         took.append(time.perf_counter() - began)
     return min(took[1:]) / count

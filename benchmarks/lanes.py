@@ -3,7 +3,7 @@
     taskset -c 0 python benchmarks/lanes.py
 
 SGD on a softmax regression for several settings at once, as the lanes of a sweep take it, rows gathered from a table:
-the median ratio of twelve pairs of times, above 1 where `fedax.local.by_columns` is the quicker.
+the median ratio of twelve pairs of times, above 1 where `fedax.client.round.by_columns` is the quicker.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedax.local import by_columns
-from fedax.losses import cross_entropy
+from fedax.kernels.loops import by_columns
+from fedax.problem.losses import cross_entropy
 
 SHAPES = ((64, 10), (784, 2), (784, 10), (784, 62), (3072, 10), (200, 199))  # inputs, outputs
 LANES, ROWS = (4, 25), (10, 50)

@@ -68,7 +68,7 @@ def main() -> None:
         print(json.dumps(measure(asked.one)))
         return
     from fedax.data import DATASETS
-    from fedax.data.fetching import present
+    from fedax.data.datasets.fetching import present
 
     here = [name for name, d in DATASETS.items() if d.files and all(present(file) for file in d.files)]
     table = {}

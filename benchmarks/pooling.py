@@ -82,7 +82,7 @@ def steps(name: str, options: dict[str, object], shape: tuple[int, ...], pool: P
     def step(params: object, _: None) -> tuple[object, None]:
         return jax.tree.map(lambda p, g: p - 0.01 * g, params, jax.grad(loss)(params)), None
 
-    with mock.patch("fedax.models.group_norm.max_pool", pool), mock.patch("fedax.models.cnn.max_pool", pool):
+    with mock.patch("fedax.models.resnet.max_pool", pool), mock.patch("fedax.models.cnn.max_pool", pool):
         program = jax.jit(lambda params: jax.lax.scan(step, params, length=STEPS)[0]).lower(start).compile()
     return lambda: jax.block_until_ready(program(start))
 

@@ -23,6 +23,8 @@ import pytest
 import fedax
 from fedax.testing.problems import QUADRATIC, quadratic_loss, quadratics
 
+fedax.configure()
+
 __all__ = ["QUADRATIC", "quadratic_loss", "quadratics"]
 
 try:

@@ -399,7 +399,7 @@ def test_ctrl_c_before_the_first_run_is_one_line(type_: Fedax, monkeypatch: pyte
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedax.experiments.runner.prepare", press)
+    monkeypatch.setattr("fedax.experiments.execute.prepare", press)
     said = type_("run", "flowers.toml")
     assert (said.code, said.err) == (130, "error: interrupted\n")
     assert not Path("runs").exists()

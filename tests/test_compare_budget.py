@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from fedax.cli import invoke
+from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments import parse, prepare, run
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options
 from fedax.experiments.folder import resolved_run
 from fedax.report import Run, held_equal
-from fedax.simulation import Simulation
-from fedax.simulation.result import read_history
+from fedax.runs.files import read_history
 
 FILE = """
 rounds = 8

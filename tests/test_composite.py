@@ -11,10 +11,10 @@ from sklearn.linear_model import Lasso
 
 import fedax
 from conftest import vector
+from fedax.engine import Simulation
 from fedax.models import model
 from fedax.regularizers import L1, L1Ball, L2Ball, Nuclear, NuclearBall, Simplex
-from fedax.simulation import Simulation
-from fedax.testing.running import compilations
+from fedax.testing.whole_runs import compilations
 
 
 def rows(seed, clients, n, d, truth, noise=0.3):
@@ -228,7 +228,7 @@ def test_the_averaged_output_is_that_of_equation_4_9(steps, server_lr, weighted,
     problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.2))
     method = fedax.FedDualAvg(lr=0.05, server_lr=server_lr, average=True)
     options = {"rounds": 6, "cohort": 3, "local_steps": steps, "weighted": weighted, "eval_every": 6}
-    run = fedax.simulation.Simulation(problem, federation, method, **options)
+    run = fedax.engine.Simulation(problem, federation, method, **options)
     expected = equation_4_9(federation, run.engine.cohorts(0, 6), steps, 0.2, 0.05, server_lr, weighted)
     result = fedax.simulate(problem, federation, method, **options)
     np.testing.assert_allclose(vector(result.model), expected, rtol=1e-11, atol=1e-13)

@@ -15,8 +15,8 @@ import fedax
 from fedax.algorithms import ALGORITHMS
 from fedax.algorithms.base import rate
 from fedax.algorithms.claims import Optimum, Reduction
+from fedax.client.round import Client
 from fedax.errors import FedaxError
-from fedax.local import Client
 from fedax.testing import Check, Report, check_algorithm, check_target, load_class, make, quadratics, running
 from fedax.testing.trial import Trial
 from fedax.vectors import each, zeros

@@ -19,9 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedax.cli import invoke
-from fedax.data import DATASETS, IID, ByLabel, Homogeneous, Partition, files, images, load, partition, sharing
-from fedax.data.fetching import find
-from fedax.data.tiny_imagenet import tiny_imagenet
+from fedax.data import DATASETS, IID, ByLabel, Homogeneous, Partition, load, partition
+from fedax.data.datasets import formats as files
+from fedax.data.datasets import images
+from fedax.data.datasets.fetching import find
+from fedax.data.datasets.tiny_imagenet import tiny_imagenet
+from fedax.data.storage import sharing
 from fedax.errors import FedaxError
 
 ROOT = Path(os.environ.get("FEDAX_DATA") or os.devnull)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from fedax import Problem, Vector
-from fedax.models import dense, model
-from fedax.oracle import FullOracle, Oracle
+from fedax.kernels import dense
+from fedax.models import model
+from fedax.problem.oracle import FullOracle, Oracle
 from fedax.regularizers import SquaredL2
 from fedax.vectors import Mixture
 

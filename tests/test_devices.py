@@ -82,7 +82,7 @@ def test_any_number_of_devices_makes_the_same_models(tmp_path):
         assert len(lines) == 4 - cores
 
 
-SHOW = "import fedax.vectors, jax; print(jax.config.jax_compilation_cache_dir)"
+SHOW = "import fedax, jax; fedax.configure(); print(jax.config.jax_compilation_cache_dir)"
 
 
 def launch(code=SHOW, **environment):
@@ -105,7 +105,7 @@ def test_the_cache_is_left_alone(tmp_path, environment, expected):
 
 
 def test_programs_are_kept_in_the_cache(tmp_path):
-    code = "import fedax.vectors, jax, jax.numpy as jnp; jax.jit(lambda x: x @ x)(jnp.ones((8, 8)))"
+    code = "import fedax, jax, jax.numpy as jnp; fedax.configure(); jax.jit(lambda x: x @ x)(jnp.ones((8, 8)))"
     found = launch(code, FEDAX_CACHE=str(tmp_path), FEDAX_COMPILE_CACHE="1")
     assert found.stderr == ""
     assert any((tmp_path / "programs").rglob("*"))
@@ -122,5 +122,27 @@ def test_a_wrong_wish_is_named(tmp_path):
 )
 def test_what_comes_before_a_run_leaves_it_its_devices(first):
     """Data may be made with JAX, whose number of devices is fixed by its first use."""
-    found = launch(f"import fedax; {first}; fedax.FedAvg; import jax; print(len(jax.devices()))", FEDAX_DEVICES="3")
+    code = f"import fedax; {first}; fedax.FedAvg; fedax.configure(); import jax; print(len(jax.devices()))"
+    found = launch(code, FEDAX_DEVICES="3")
     assert found.stdout.strip() == "3", found.stderr
+    assert found.stderr == ""
+
+
+def test_importing_sets_nothing_up():
+    """No devices, no cache, no warning filters: whoever imports a part of Fedax finds JAX as it was."""
+    rooms = "vectors algorithms problem client engine evaluation experiments regularizers papers.theory testing"
+    imports = "; ".join(f"import fedax.{room}" for room in rooms.split())
+    show = (
+        "import warnings, jax; print(len(warnings.filters), jax.config.jax_compilation_cache_dir, jax.device_count())"
+    )
+    bare = launch("import jax, flax, scipy, pandas, optax, pydantic; " + show, FEDAX_COMPILE_CACHE="1")
+    found = launch(f"import jax, flax, scipy, pandas, optax, pydantic; {imports}; {show}", FEDAX_COMPILE_CACHE="1")
+    assert found.stdout == bare.stdout, found.stderr
+    assert found.stdout.split()[1:] == ["None", "1"]
+
+
+def test_a_run_says_that_jax_was_in_use_before_it():
+    code = "import jax, fedax; jax.devices(); fedax.configure(); print(jax.device_count())"
+    found = launch(code, FEDAX_DEVICES="3")
+    assert found.stdout.strip() == "1"
+    assert "JAX was in use before the run, with 1 of 3 devices: call fedax.configure() before" in found.stderr

@@ -127,5 +127,5 @@ def test_a_mistake_is_one_sentence(monkeypatch, environment, words):
     for name, value in (right | environment).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(fedax.FedaxError) as caught:
-        fedax.devices.join_processes()
+        fedax.runtime.join_processes()
     assert str(caught.value) == words

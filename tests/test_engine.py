@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fedax
 from conftest import LEAST_SQUARES, QUADRATIC, quadratics, regression, vector
+from fedax.engine import executors
 from fedax.models import model
-from fedax.simulation import executors
 
 METHODS = [
     fedax.FedAvg(lr=0.05),
@@ -534,7 +534,7 @@ def test_drift_and_diversity_are_those_of_the_clients_changes(executor, x64):
 def test_the_residual_is_how_far_clients_states_moved(executor):
     states = []
     for rounds in (2, 3):
-        simulation = fedax.simulation.Simulation(
+        simulation = fedax.engine.Simulation(
             LEAST_SQUARES, regression(), fedax.SCAFFOLD(lr=0.05), rounds=rounds, local_steps=2, executor=executor
         )
         rows = list(simulation)

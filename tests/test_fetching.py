@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from fedax.cli import invoke
-from fedax.data import IID, fetching, images, libsvm, load
-from fedax.data.fetching import Published, find, present
+from fedax.data import IID, load
+from fedax.data.datasets import fetching, images, libsvm
+from fedax.data.datasets.fetching import Published, find, present
 from fedax.errors import FedaxError
 
 BYTES = np.random.default_rng(0).integers(0, 256, 1_000_003, np.uint8).tobytes()

@@ -23,17 +23,18 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedax.algorithms.base import Context, algorithm
 from fedax.cli import invoke
+from fedax.client.device_data import Data
+from fedax.client.plan import make_plan
+from fedax.client.round import Client
 from fedax.flower import Setting, client_app
+from fedax.flower.agreement import setting_of
+from fedax.flower.client_state import NAMES
 from fedax.flower.messages import Answer, Order, answer_content, flatten, read_answer, read_order, unflatten
 from fedax.flower.privacy import Privacy
 from fedax.flower.rows import from_loader, own_rows
 from fedax.flower.server import serve
-from fedax.flower.setting import setting_of
-from fedax.flower.state import NAMES
-from fedax.flower.work import Worker
-from fedax.local import Client, Data
-from fedax.simulation.plan import make_plan
-from fedax.simulation.result import write_whole
+from fedax.flower.worker import Worker
+from fedax.runs.files import write_whole
 from flower_grid import LocalGrid
 
 SPARSE = fedax.Problem(loss=LEAST_SQUARES._batch_loss, init=LEAST_SQUARES._init, regularizer=L1(0.05))
@@ -335,7 +336,7 @@ def test_a_full_disk_stops_the_client_and_not_the_run(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return write_whole(path, content)
 
-    monkeypatch.setattr("fedax.flower.state.write_whole", full)
+    monkeypatch.setattr("fedax.flower.client_state.write_whole", full)
     ours = run(tmp_path, asked)
     close(ours.model, by_hand(asked, [[0, 1, 3]] * 2))
     assert "the client's state cannot be written" in log_of(tmp_path)
@@ -352,7 +353,7 @@ def test_a_full_disk_stops_the_server_and_it_goes_on_when_there_is_room(tmp_path
 
     grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
     with monkeypatch.context() as patch:
-        patch.setattr("fedax.flower.saving.write_whole", full)
+        patch.setattr("fedax.flower.server_folder.write_whole", full)
         with pytest.raises(FedaxError, match="run', which cannot be written: no space left on device"):
             run(tmp_path, asked, grid)
     close(run(tmp_path, asked, grid).model, simulated(asked).model)

@@ -15,7 +15,7 @@ from fedax.experiments.building import options
 
 pytest.importorskip("flwr")
 
-from fedax.flower.folder import new
+from fedax.flower.app_folder import new
 from flower_federation import Federation
 
 EXPERIMENT = """

@@ -15,11 +15,13 @@ from scipy import integrate, optimize, stats
 
 import fedax
 from fedax.algorithms import ALGORITHMS
+from fedax.client.device_data import Data
+from fedax.client.plan import Plan
+from fedax.client.round import Client
 from fedax.errors import FedaxError
 from fedax.flower.guard import norm
 from fedax.flower.messages import flatten
 from fedax.flower.privacy import Privacy, clip, epsilon, noise, public_parts, renyi_fixed, renyi_poisson
-from fedax.local import Client, Data, Plan
 from fedax.testing.targets import make
 from fedax.vectors import Vector
 

@@ -32,8 +32,8 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from fedax.cli.app import invoke
 from fedax.errors import FedaxError
-from fedax.flower.secagg import Mean, content, veil
-from fedax.flower.security import check, handshake, make, renew
+from fedax.flower.certificates import check, handshake, make, renew
+from fedax.flower.secure_aggregation import Mean, content, veil
 
 DAY = datetime.timedelta(days=1)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedax.data.clusters import ClusterClients, clusters
-from fedax.data.quadratics import QuadraticClients, quadratics
-from fedax.data.synthetic import SyntheticClients, synthetic
+from fedax.data.generators.clusters import ClusterClients, clusters
+from fedax.data.generators.quadratics import QuadraticClients, quadratics
+from fedax.data.generators.synthetic import SyntheticClients, synthetic
 from fedax.errors import FedaxError
 from fedax.testing.problems import quadratic_loss
 

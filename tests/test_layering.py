@@ -36,7 +36,7 @@ def test_a_method_uses_vectors_only(path):
         "fedax.algorithms",
         "fedax.vectors",
         "fedax.errors",
-        "fedax.late_optax",
+        "fedax.lazy_optax",
         "fedax.regularizers",
     )
     assert all(name.startswith(allowed) for name in imported), imported

@@ -9,7 +9,7 @@ import pytest
 import fedax
 from conftest import vector
 from fedax.data import ClusterClients, LassoClients, LowRankClients, QuadraticClients, SyntheticClients
-from fedax.data.lazy import Lazy, lazily
+from fedax.data.generators.lazy import Lazy, lazily
 from fedax.errors import FedaxError
 from fedax.models import model
 from fedax.regularizers import L1

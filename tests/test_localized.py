@@ -11,12 +11,12 @@ import fedax
 from conftest import QUADRATIC, quadratic_loss, quadratics
 from fedax import schedules
 from fedax.errors import FedaxError
-from fedax.experiments.tables import AlgorithmTable
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.regularizers import L1
 from fedax.testing import check_algorithm
 from fedax.testing.problems import smooth
-from fedax.testing.running import compilations
 from fedax.testing.trial import Trial
+from fedax.testing.whole_runs import compilations
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -12,7 +12,7 @@ import fedax
 from conftest import vector
 from fedax.data import IID, Federation, Rows
 from fedax.data.federation import arrange
-from fedax.data.sharing import too_large
+from fedax.data.storage.sharing import too_large
 from fedax.models import model
 from fedax.regularizers import L1
 
@@ -141,7 +141,7 @@ def test_a_set_in_a_file_is_divided_without_a_copy_in_memory(tmp_path, monkeypat
     np.save(tmp_path / "x.npy", x)
     order = np.random.default_rng(1).permutation(20_000)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    monkeypatch.setattr("fedax.data.sharing.PART", 200_000)
+    monkeypatch.setattr("fedax.data.storage.sharing.PART", 200_000)
     monkeypatch.setenv("FEDAX_MEMORY_BUDGET", "1000000")
     monkeypatch.setenv("FEDAX_CACHE", str(tmp_path / "cache"))
     tracemalloc.start()

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 from fedax.errors import FedaxError
-from fedax.models import CNN, MLP, MODELS, Linear, convolve, max_pool, model, winograd
+from fedax.kernels import winograd
+from fedax.models import CNN, MLP, MODELS, Linear, convolve, max_pool, model
 
 KEY = jax.random.key(0)
 SMALL: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedax.data import load
-from fedax.data.draws import meet, take_more
-from fedax.data.partitions import (
+from fedax.data.partitions.draws import meet, take_more
+from fedax.data.partitions.registry import (
     IID,
     ByColumn,
     ByLabel,

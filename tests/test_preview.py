@@ -17,7 +17,7 @@ from fedax.cli.app import invoke
 from fedax.cli.preview import chart, show
 from fedax.data import IID, ByLabel, Federation, Homogeneous, load
 from fedax.data.heterogeneity import Heterogeneity, heterogeneity, total_variation
-from fedax.data.picture import SHOWN, figure, page, save, shown
+from fedax.data.plot import SHOWN, figure, page, save, shown
 from fedax.errors import FedaxError
 
 

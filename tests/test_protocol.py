@@ -14,12 +14,12 @@ from scipy import stats
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
 from fedax.algorithms import ALGORITHMS
+from fedax.engine.newcomers import hold_out
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients, Moment, describe, helped, interval, over_seeds, table
 from fedax.experiments import parse
 from fedax.experiments import run as run_experiment
 from fedax.report import groups, protocol, read_all
-from fedax.simulation.newcomers import hold_out
 from fedax.testing import make
 
 OPTIONS = {"rounds": 4, "local_steps": 3, "batch_size": 4, "eval_every": 2}
@@ -160,7 +160,7 @@ def test_the_chosen_round_has_the_best_validation_loss_of_the_history():
 
 def test_joined_says_who_took_part_first_when():
     result = fedax.simulate(LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS)
-    engine = fedax.simulation.Simulation(LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS).engine
+    engine = fedax.engine.Simulation(LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS).engine
     cohorts = engine.cohorts(0, 4)
     for i, first in enumerate(result.by_client.joined.tolist()):
         took = [r + 1 for r in range(4) if i in cohorts[r]]

@@ -40,7 +40,7 @@ from fedax.regularizers import (
     mirror,
     regularizer,
 )
-from fedax.testing.running import compilations
+from fedax.testing.whole_runs import compilations
 
 SHAPE = (7, 4)
 #: norm psi / strength and its dual norm, in NumPy: p is the prox of t psi at x if and only if d = (x - p) / t has

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedax.report import groups, read, write
-from fedax.report.partition import partitions
+from fedax.report.data_section import partitions
 from report_runs import embedded, experiment, history, make, moments, personal, words
 
 

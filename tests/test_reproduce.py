@@ -16,19 +16,21 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedax.cli import invoke
+from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
-from fedax.experiments.folder import resolved_comparison, write_json
+from fedax.experiments.folder import resolved_comparison
 from fedax.experiments.resuming import recall
-from fedax.reproductions import SCALES, Measured, ids, judge, load, page, saving
-from fedax.reproductions.carrying_out import carry_out
-from fedax.reproductions.description import Quantity, Scale, described
-from fedax.reproductions.fedac import METHODS
-from fedax.reproductions.measures import MEASURES
-from fedax.reproductions.measuring import quickest
-from fedax.reproductions.merging import merged
-from fedax.reproductions.words import shown
-from fedax.simulation import Simulation
+from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, saving
+from fedax.papers.reproductions import docs_page as page
+from fedax.papers.reproductions.description import Quantity, Scale, described
+from fedax.papers.reproductions.execute import carry_out
+from fedax.papers.reproductions.fedac import METHODS
+from fedax.papers.reproductions.figures_of_runs import quickest
+from fedax.papers.reproductions.merging import merged
+from fedax.papers.reproductions.special import MEASURES
+from fedax.papers.reproductions.wording import shown
+from fedax.runs.files import write_json
 
 ROOT = Path(__file__).parent.parent
 #: the experiments that the papers report
@@ -232,7 +234,7 @@ def type_(home: Path, *words: str) -> str:
     """What `fedax reproduce digits-two` says in a directory."""
     one, said = described("digits-two", DIGITS), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
-        patch.setattr("fedax.reproductions.load", lambda name: one)
+        patch.setattr("fedax.papers.reproductions.load", lambda name: one)
         patch.setattr(saving, "SAVED", home / "saved")
         patch.chdir(home)
         assert invoke(["reproduce", "digits-two", "--quiet", *words]) == 0

@@ -12,8 +12,8 @@ from flax import linen as nn
 from jax import lax
 
 from fedax.errors import FedaxError
+from fedax.kernels.convolution import overlapping_max_pool
 from fedax.models import ResNet18, SmallCNN
-from fedax.models.convolution import overlapping_max_pool
 
 KEY = jax.random.key(0)
 

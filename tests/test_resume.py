@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
+from fedax.engine.store import FileSlots, MemorySlots, Packing, Store, byte_count
 from fedax.errors import FedaxError
-from fedax.simulation.store import FileSlots, MemorySlots, Packing, Store, byte_count
 
 METHODS = {
     "FedAvg": fedax.FedAvg(lr=0.01),
@@ -102,9 +102,7 @@ def test_where_states_are_kept_changes_no_bit(name, budget):
 def stopped(tmp_path, rounds=30, stop=20, method="SCAFFOLD", **changes):
     """A run that was broken off, with a checkpoint after every few rounds."""
     options = {**OPTIONS, "eval_every": 5, "checkpoint_every": 0.0, **changes}
-    run = fedax.simulation.Simulation(
-        LEAST_SQUARES, regression(), METHODS[method], rounds=rounds, out=tmp_path, **options
-    )
+    run = fedax.engine.Simulation(LEAST_SQUARES, regression(), METHODS[method], rounds=rounds, out=tmp_path, **options)
     for row in run:
         if row["round"] >= stop:
             break
@@ -149,13 +147,13 @@ def test_the_last_two_checkpoints_are_kept(tmp_path):
 
 def test_checkpoints_that_take_long_come_less_often(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("fedax.simulation.checkpoints.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("fedax.engine.checkpoint.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     run = stopped(tmp_path, stop=0, checkpoint_every=60.0)
 
     def slow(path, content):
         now[0] += 6.0
 
-    monkeypatch.setattr("fedax.simulation.checkpoints.write_whole", slow)
+    monkeypatch.setattr("fedax.engine.checkpoint.write_whole", slow)
     due = []
     for later in (59.0, 60.0):
         now[0] = later
@@ -222,7 +220,7 @@ def test_a_full_disk_stops_with_one_sentence_and_keeps_the_last_checkpoint(tmp_p
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fedax.simulation.checkpoints.write_whole", full)
+    monkeypatch.setattr("fedax.engine.checkpoint.write_whole", full)
     with pytest.raises(FedaxError, match=r"checkpoint of round \d+ cannot be written: no space left on device; the la"):
         for _ in run:
             pass
@@ -236,7 +234,7 @@ import resource, sys
 import numpy as np
 import test_resume
 from fedax.errors import FedaxError
-from fedax.simulation.store import FileSlots
+from fedax.engine.store import FileSlots
 
 run = test_resume.stopped({out!r}, stop=10, **{changes!r})
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
@@ -270,7 +268,7 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path):
 KILLS = {"devices": 3, "file": 2}  # of each of the four methods: twenty in all
 WORKER = """
 import test_resume
-from fedax.simulation import engine
+from fedax.engine import engine
 engine.SEGMENT = 8  # a checkpoint after every eight rounds, which is most of what the process does
 test_resume.long_run({name!r}, {kind!r}, {out!r}, resume=True)
 """

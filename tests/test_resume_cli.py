@@ -18,8 +18,9 @@ import pytest
 import fedax
 from fedax.cli import invoke
 from fedax.experiments import Experiment, parse, read
-from fedax.experiments.folder import resolved_comparison, resolved_run, write_json
+from fedax.experiments.folder import resolved_comparison, resolved_run
 from fedax.experiments.resuming import recall
+from fedax.runs.files import write_json
 
 ROOT = Path(__file__).parents[1]
 FLOWERS = """

@@ -20,7 +20,7 @@ from fedax.cli.app import app
 from fedax.cli.console import table
 from fedax.cli.progress import watch
 from fedax.experiments import Run
-from fedax.reproductions import ids
+from fedax.papers.reproductions import ids
 
 
 @pytest.mark.parametrize("width", [80, 120])

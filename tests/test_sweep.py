@@ -10,9 +10,9 @@ import pytest
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
 from fedax import experiments
+from fedax.engine.sweeps import Settings
 from fedax.models import model
 from fedax.regularizers import L1, GroupLasso, L1Ball
-from fedax.simulation.sweep import Settings
 
 OPTIONS = {"rounds": 5, "cohort": 3, "local_steps": 3, "batch_size": 4, "eval_every": 2}
 
@@ -37,7 +37,7 @@ def test_settings_side_by_side_come_back_as_often_as_a_run_does(monkeypatch):
     settings = fedax.grid(fedax.SCAFFOLD(lr=0.1), {"lr": [0.01, 0.1]})
     quick = fedax.sweep(LEAST_SQUARES, regression(), settings, **options)
     told = []
-    monkeypatch.setattr("fedax.simulation.lanes.pace", lambda rounds, seconds, most: 3)
+    monkeypatch.setattr("fedax.engine.lanes.pace", lambda rounds, seconds, most: 3)
     slow = fedax.sweep(LEAST_SQUARES, regression(), settings, **options, on_progress=told.append)
     assert told == [2 * rounds for rounds in (1, 4, 6, 9, 12)]  # of both settings
     for one, other in zip(quick, slow, strict=True):

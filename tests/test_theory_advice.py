@@ -22,13 +22,13 @@ from fedax.errors import FedaxError
 from fedax.evaluation.curvature import largest
 from fedax.experiments import read
 from fedax.experiments.building import prepare
-from fedax.experiments.tables import AlgorithmTable
+from fedax.experiments.file_tables import AlgorithmTable
+from fedax.papers.reproductions.fedac import problem as logistic
+from fedax.papers.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
+from fedax.papers.theory.advice import LASTING, RARELY, RULES
+from fedax.papers.theory.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1
+from fedax.papers.theory.drawings import PICTURES
 from fedax.regularizers import L1, SquaredL2
-from fedax.reproductions.fedac import problem as logistic
-from fedax.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
-from fedax.theory.advice import LASTING, RARELY, RULES
-from fedax.theory.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1
-from fedax.theory.pictures import PICTURES
 from fedax.vectors import Vector
 
 GRID = Path(__file__).parent.parent / "experiments" / "results" / "fedac-a9a-rates.csv"
@@ -314,7 +314,7 @@ def test_advise_prints_and_applies(tmp_path, capsys):
 
 
 def test_what_apply_writes_is_the_theorems_for_the_local_steps_it_writes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(fedax.theory, "estimate", lambda *args, **options: known(sigma=0.02))
+    monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(sigma=0.02))
     file, out = tmp_path / "two.toml", tmp_path / "better.toml"
     deper = '\n[[algorithm]]\nname = "FedDeper"\nlr = 0.1\nrho = 0.1\n'
     sweep = "[sweep]\nlr = [0.1, 0.2]\n"
@@ -337,7 +337,7 @@ def test_what_apply_writes_is_the_theorems_for_the_local_steps_it_writes(tmp_pat
 
 
 def test_a_method_without_a_proposal_says_why(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(fedax.theory, "estimate", lambda *args, **options: known(B=0.0, Delta=0.0))
+    monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(B=0.0, Delta=0.0))
     file = tmp_path / "one.toml"
     file.write_text(FLOWERS)
     assert invoke(["advise", str(file)]) == 0

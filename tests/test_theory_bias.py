@@ -10,7 +10,7 @@ import pytest
 
 import fedax
 from fedax.errors import FedaxError
-from fedax.theory import (
+from fedax.papers.theory import (
     exponent,
     iterate_bias,
     of_client,

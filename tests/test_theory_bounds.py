@@ -14,8 +14,8 @@ from scipy.optimize import minimize_scalar
 
 import fedax
 from fedax.errors import FedaxError
-from fedax.theory import bounds, identical_clients, optimal_mixing_weight, piecewise_quadratic, smooth_bend
-from fedax.theory.bounds import (
+from fedax.papers.theory import bounds, identical_clients, optimal_mixing_weight, piecewise_quadratic, smooth_bend
+from fedax.papers.theory.bounds import (
     apfl_theorem_1,
     apfl_theorem_2,
     apfl_theorem_3,

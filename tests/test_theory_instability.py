@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedax.errors import FedaxError
-from fedax.theory import fedac_one, separation, standard_agd, unstable_objective
+from fedax.papers.theory import fedac_one, separation, standard_agd, unstable_objective
 
 
 @pytest.mark.parametrize(("kappa", "K"), [(25, 16), (100, 8)])

@@ -17,10 +17,10 @@ from fedax.cli import invoke
 from fedax.errors import FedaxError
 from fedax.experiments import Progress, parse, prepare, tuning
 from fedax.experiments.building import options
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.grids import GRIDS, TuneTable, grid_of, with_values
 from fedax.experiments.interrupts import Stopped
 from fedax.experiments.sweep_table import SweepTable
-from fedax.experiments.tables import AlgorithmTable
 from fedax.experiments.tuning import tune
 
 TABLE = {

@@ -22,9 +22,9 @@ from prepare import main as prepare
 
 import fedax
 from fedax.errors import FedaxError
-from fedax.experiments.folder import fresh
 from fedax.flower import require
-from fedax.flower.security import check, handshake, make
+from fedax.flower.certificates import check, handshake, make
+from fedax.runs.files import fresh
 
 HERE = Path(__file__).parent
 PROGRAMS = Path(sys.executable).parent

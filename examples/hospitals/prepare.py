@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedax.data.bundled import breast_cancer
-from fedax.data.libsvm import a9a
+from fedax.data.datasets.bundled import breast_cancer
+from fedax.data.datasets.libsvm import a9a
 from fedax.errors import FedaxError
 from fedax.experiments import prepare, read
 

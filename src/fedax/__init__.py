@@ -1,7 +1,8 @@
 """Fedax: federated optimisation that does what the papers say, fast.
 
-Names are loaded on first use, so that `import fedax` costs nothing. On a CPU each core becomes a JAX device,
-unless JAX is already in use or told otherwise; FEDAX_DEVICES=1 keeps a single one.
+Names are loaded on first use, so that `import fedax` costs nothing and sets nothing up. A run makes each core a JAX
+device, unless JAX is already in use or told otherwise; FEDAX_DEVICES=1 keeps a single one, and `fedax.configure()`
+does it early.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from fedax.version import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
-    from fedax import algorithms, data, evaluation, models, schedules, theory
+    from fedax import algorithms, data, evaluation, models, schedules
     from fedax.algorithms import *
+    from fedax.algorithms.base import Oracle
     from fedax.data import Federation
+    from fedax.engine import History, Result, Simulation, grid, load, simulate, stream, sweep
     from fedax.errors import DivergedError, FedaxError
-    from fedax.oracle import Oracle
+    from fedax.papers import theory
     from fedax.problem import Problem
-    from fedax.simulation import History, Result, Simulation, grid, load, simulate, stream, sweep
+    from fedax.runtime import configure
     from fedax.vectors import Mixture, Vector
 
 _ROOMS = (
@@ -30,29 +35,32 @@ _ROOMS = (
     "regularizers",
     "report",
     "schedules",
-    "theory",
     "testing",
 )
+_WINGS = {"theory": "fedax.papers.theory", "reproductions": "fedax.papers.reproductions"}
 _NAMES = {
     "Federation": "fedax.data",
     "DivergedError": "fedax.errors",
     "FedaxError": "fedax.errors",
-    "Oracle": "fedax.oracle",
+    "Oracle": "fedax.algorithms.base",
     "Problem": "fedax.problem",
-    "History": "fedax.simulation",
-    "Result": "fedax.simulation",
-    "Simulation": "fedax.simulation",
-    "load": "fedax.simulation",
-    "grid": "fedax.simulation",
-    "simulate": "fedax.simulation",
-    "sweep": "fedax.simulation",
-    "stream": "fedax.simulation",
+    "History": "fedax.engine",
+    "Result": "fedax.engine",
+    "Simulation": "fedax.engine",
+    "load": "fedax.engine",
+    "grid": "fedax.engine",
+    "simulate": "fedax.engine",
+    "sweep": "fedax.engine",
+    "stream": "fedax.engine",
+    "configure": "fedax.runtime",
     "Mixture": "fedax.vectors",
     "Vector": "fedax.vectors",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name in _WINGS:
+        return importlib.import_module(_WINGS[name])
     if name in _ROOMS:
         return importlib.import_module(f"fedax.{name}")
     if name in _NAMES:
@@ -65,4 +73,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_ROOMS, *_NAMES, *importlib.import_module("fedax.algorithms").ALGORITHMS, "Algorithm", "algorithm"])
+    return sorted(
+        [*_ROOMS, *_WINGS, *_NAMES, *importlib.import_module("fedax.algorithms").ALGORITHMS, "Algorithm", "algorithm"]
+    )

@@ -14,11 +14,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from fedax import counting, devices
-
-devices.use_all_cores()
-devices.join_processes()
-devices.keep_programs()
+from fedax import counting
 
 Scalar = Any  # a Python number or a 0-d array
 T = TypeVar("T")

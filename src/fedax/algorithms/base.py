@@ -96,7 +96,7 @@ def algorithm(cls: C) -> C:
 
 
 class Oracle(Protocol):
-    """One client's problem, seen through one minibatch; `fedax.oracle.Oracle` is what the engine gives."""
+    """One client's problem, seen through one minibatch; `fedax.problem.oracle.Oracle` is what the engine gives."""
 
     def value(self, x: Vector) -> jax.Array:
         """The loss at x."""

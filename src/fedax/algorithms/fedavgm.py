@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import fedax.late_optax as optax
+import fedax.lazy_optax as optax
 from fedax.algorithms.base import Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.fedavg import FedAvg

@@ -90,7 +90,7 @@ def info(
     \b
     fedax data info cifar10
     """
-    from fedax.data.fetching import cache, present
+    from fedax.data.datasets.fetching import cache, present
 
     dataset = _dataset(name)
     print(f"{name}: {dataset.description}")
@@ -132,7 +132,7 @@ def _show_arrays(dataset: Dataset) -> None:
 
 
 def _fetch_all(files: list[Any], progress: Any) -> None:
-    from fedax.data.fetching import find
+    from fedax.data.datasets.fetching import find
 
     for file in files:
         print(find(file, progress))
@@ -153,7 +153,7 @@ def _megabytes(dataset: Dataset) -> str:
 
 
 def _whether_here(dataset: Dataset) -> str:
-    from fedax.data.fetching import present
+    from fedax.data.datasets.fetching import present
 
     if dataset.own:
         return "your file"

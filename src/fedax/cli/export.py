@@ -59,8 +59,8 @@ def export(
 def _results(folders: list[Path], to: Path, table: bool) -> None:
     from fedax.report import groups, read_all
     from fedax.report.export import as_csv, as_latex, as_parquet, by_round, comparison
-    from fedax.report.words import incomparable
-    from fedax.simulation.result import write_whole
+    from fedax.report.sentences import incomparable
+    from fedax.runs.files import write_whole
 
     found = groups(read_all(folders))
     if table or to.suffix == ".tex":
@@ -76,10 +76,9 @@ def _results(folders: list[Path], to: Path, table: bool) -> None:
 
 
 def _model(folders: list[Path], to: Path) -> None:
-    from fedax.experiments.folder import refuse_taken
     from fedax.report import read
     from fedax.report.card import CARD, card, files
-    from fedax.simulation.result import write_whole
+    from fedax.runs.files import refuse_taken, write_whole
 
     if len(folders) > 1:
         raise FedaxError(f"--model takes one run, and there are {len(folders)}: name one, such as {folders[0]}")

@@ -33,12 +33,11 @@ def figures(
     sweep-fedavg.pdf              a method's settings
     """
     from fedax.experiments.folder import run_folders
-    from fedax.experiments.schema import slug
     from fedax.report import groups, read_all
     from fedax.report.figures import draw, encode
+    from fedax.report.sentences import apart
     from fedax.report.sweeps import read_sweep
-    from fedax.report.words import apart
-    from fedax.simulation.result import write_whole
+    from fedax.runs.files import slug, write_whole
 
     found = groups(read_all(inside for run in runs for inside in run_folders(run)))
     if why := apart(found):

@@ -33,7 +33,7 @@ def new(
     flwr run hospitals
     """
     from fedax.flower import require
-    from fedax.flower.folder import new as write
+    from fedax.flower.app_folder import new as write
 
     require()
     for path in write(folder, experiment):
@@ -58,7 +58,7 @@ def worker(
     fedax flower worker 127.0.0.1:8101
     """
     from fedax.flower import require
-    from fedax.flower.keeper import keep
+    from fedax.flower.worker_process import keep
 
     require()
     keep(address, None if root_certificates is None else str(root_certificates))

@@ -48,7 +48,7 @@ def keys(
     from fedax.flower import require
 
     require()
-    from fedax.flower.security import make, renew
+    from fedax.flower.certificates import make, renew
 
     if renewed:
         for path in renew(folder, hosts, days=days):
@@ -81,8 +81,8 @@ def check(
     from fedax.flower import require
 
     require()
-    from fedax.flower.security import check as look
-    from fedax.flower.security import handshake
+    from fedax.flower.certificates import check as look
+    from fedax.flower.certificates import handshake
 
     if host is not None and superlink is not None:
         raise FedaxError("--host and --superlink are both given: it must be one, --host beside the server's key")

@@ -52,7 +52,7 @@ def preview(
     """
     from fedax.cli.console import console
     from fedax.data.heterogeneity import heterogeneity
-    from fedax.data.picture import check_path, save
+    from fedax.data.plot import check_path, save
 
     if out is not None:
         check_path(out)
@@ -120,7 +120,7 @@ def show(seen: Heterogeneity, console: Console) -> None:
     2 labels, 1 to 2 a client
     mean total variation to the average client's labels 0.375
     """
-    from fedax.data.picture import shown
+    from fedax.data.plot import shown
 
     columns = shown(seen, max(console.width - 12, 10))
     if seen.title:

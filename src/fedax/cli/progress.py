@@ -16,8 +16,8 @@ from rich.table import Column
 from rich.text import Text
 
 from fedax.cli.console import WIDE
-from fedax.devices import first
 from fedax.experiments import Progress, Run
+from fedax.runtime import is_main_process
 
 VISIBLE = 12  # finished runs whose bars stay on the screen
 A_MINUTE = 60.0  # seconds between two lines on a run that is under way
@@ -27,7 +27,7 @@ STOPPING = "stopping after this round; Ctrl-C again stops at once"
 @contextmanager
 def watch(console: Console, quiet: bool) -> Iterator[Progress]:
     """Progress on a console, while an experiment runs; of several processes the first speaks."""
-    if not first():
+    if not is_main_process():
         yield Progress()
         return
     if quiet or not console.is_terminal:

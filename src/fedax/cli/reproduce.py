@@ -14,8 +14,8 @@ from fedax.cli.options import Debug, Quiet, Set, assignments
 from fedax.errors import FedaxError, unknown
 
 if TYPE_CHECKING:
-    from fedax.reproductions import Reproduction, Scale
-    from fedax.reproductions.verdict import Measured
+    from fedax.papers.reproductions import Reproduction, Scale
+    from fedax.papers.reproductions.verdict import Measured
 
 
 def reproduce(
@@ -60,7 +60,7 @@ def reproduce(
     \b
     What was stopped goes on when the same command is given again.
     """
-    from fedax.reproductions import SCALES, load
+    from fedax.papers.reproductions import SCALES, load
 
     if page is not None and name:
         raise FedaxError(f"--page is {page}: it is about all reproductions, so the id {name!r} must be left out")
@@ -83,8 +83,8 @@ def reproduce(
 
 
 def _write_page(path: Path) -> None:
-    from fedax.reproductions.page import page
-    from fedax.simulation.result import write_whole
+    from fedax.papers.reproductions.docs_page import page
+    from fedax.runs.files import write_whole
 
     write_whole(path, page().encode())
     print(path)
@@ -93,8 +93,8 @@ def _write_page(path: Path) -> None:
 def show_all() -> None:
     """All reproductions, and what is known of each."""
     from fedax.cli.console import console, table
-    from fedax.reproductions import SCALES, ids, load
-    from fedax.reproductions.page import summary
+    from fedax.papers.reproductions import SCALES, ids, load
+    from fedax.papers.reproductions.docs_page import summary
 
     rows = []
     for one in map(load, ids()):
@@ -126,9 +126,9 @@ def _carry_out(
     from fedax.cli.progress import watch
     from fedax.cli.results import write_reports
     from fedax.experiments import Progress
-    from fedax.experiments.folder import write_json
-    from fedax.reproductions.carrying_out import Interrupted, carry_out
-    from fedax.reproductions.saving import joined, where
+    from fedax.papers.reproductions.execute import Interrupted, carry_out
+    from fedax.papers.reproductions.saving import joined, where
+    from fedax.runs.files import write_json
 
     def watched(title: str) -> AbstractContextManager[Progress]:
         if title:
@@ -158,10 +158,10 @@ def show(
 ) -> None:
     """Figures and claims as far as they were measured, and departures."""
     from fedax.cli.console import console, table
-    from fedax.reproductions import judge
-    from fedax.reproductions.description import PAPERS
-    from fedax.reproductions.verdict import seeds
-    from fedax.reproductions.words import HEADINGS, answer, behind, cells
+    from fedax.papers.reproductions import judge
+    from fedax.papers.reproductions.description import PAPERS
+    from fedax.papers.reproductions.verdict import seeds
+    from fedax.papers.reproductions.wording import HEADINGS, answer, behind, cells
 
     say, judgement = console(), judge(reproduction, scale, measured)
     say.print(

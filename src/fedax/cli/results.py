@@ -18,8 +18,8 @@ from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
 from fedax.experiments.folder import run_folders
-from fedax.report.personal import worth
-from fedax.simulation.result import write_whole
+from fedax.report.personal_table import worth
+from fedax.runs.files import write_whole
 
 #: Left to the report, for want of room on the screen.
 UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")

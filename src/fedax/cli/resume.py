@@ -31,15 +31,15 @@ def resume(
     """
     from fedax.cli.console import console
     from fedax.cli.progress import watch
-    from fedax.devices import first
     from fedax.experiments import resume as go_on
     from fedax.experiments import resume_sweep
     from fedax.experiments.resuming import is_sweep
+    from fedax.runtime import is_main_process
 
     swept = is_sweep(run)
     with watch(console(), quiet) as progress:
         outcome: Any = (resume_sweep if swept else go_on)(run, progress=progress)
-    if not first():
+    if not is_main_process():
         return
     if not outcome.worked:
         print(f"{run} has come to its end: only its report is written anew")

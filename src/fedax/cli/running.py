@@ -126,7 +126,7 @@ def compare(
             raise FedaxError(f"--trials is {trials}: it goes with --tune optuna")
         _carry_out(asked, out, quiet)
         return
-    from fedax.experiments.folder import fresh
+    from fedax.runs.files import fresh
 
     folder = out or fresh(Path("runs"), asked.name)
     _carry_out(tune_first(asked, folder, tune, trials, quiet), folder, quiet, tuned=True)
@@ -198,14 +198,14 @@ def _carry_out(experiment: Any, out: Path | None, quiet: bool, *, tuned: bool = 
     """Run an experiment with progress, write its reports, show its table, and exit as it ended."""
     from fedax.cli.console import console
     from fedax.cli.progress import watch
-    from fedax.devices import first
     from fedax.experiments import run as run_experiment
-    from fedax.experiments.folder import fresh
+    from fedax.runs.files import fresh
+    from fedax.runtime import is_main_process
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:
         outcome = run_experiment(experiment, folder, progress=progress, tuned=tuned)
-    if first():
+    if is_main_process():
         conclude(outcome)
 
 
@@ -214,7 +214,7 @@ def _carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
     from fedax.cli.console import console
     from fedax.cli.progress import watch
     from fedax.experiments import sweep as sweep_experiment
-    from fedax.experiments.folder import fresh
+    from fedax.runs.files import fresh
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:

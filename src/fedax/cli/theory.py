@@ -13,7 +13,7 @@ from fedax.errors import FedaxError
 
 if TYPE_CHECKING:
     from fedax.experiments import Experiment
-    from fedax.theory import Constants, Proposal, Work
+    from fedax.papers.theory import Constants, Proposal, Work
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 
@@ -38,8 +38,11 @@ def advise(
     from fedax.cli.console import console
     from fedax.experiments import read
     from fedax.experiments.building import in_memory, prepare
-    from fedax.theory import estimate
-    from fedax.theory.advice import RULES
+    from fedax.papers.theory import estimate
+    from fedax.papers.theory.advice import RULES
+    from fedax.runtime import configure
+
+    configure()
 
     if out is not None and not apply:
         raise FedaxError(f"--out is {out}: it goes with --apply")
@@ -78,7 +81,10 @@ def theory(
     fedax theory bounds            the rates of FedAvg and FedAc
     """
     from fedax.cli.console import console
-    from fedax.theory.pictures import draw
+    from fedax.papers.theory.drawings import draw
+    from fedax.runtime import configure
+
+    configure()
 
     path = out or Path(f"{picture}.svg")
     with console().status(f"measuring for {path}"):
@@ -90,7 +96,7 @@ def work_of(experiment: Experiment, federation: Any) -> Work:
     """Clients, local steps and rounds of an experiment; epochs become the steps of a client of mean size."""
     import math
 
-    from fedax.theory import Work
+    from fedax.papers.theory import Work
 
     n = federation.clients
     if experiment.local_epochs is None:
@@ -108,7 +114,7 @@ def methods_of(experiment: Experiment) -> list[str]:
 
 def proposals(constants: Constants, work: Work, methods: list[str]) -> tuple[list[Proposal], list[str]]:
     """A proposal for each method, or one sentence why there is none."""
-    from fedax.theory import advise as ask
+    from fedax.papers.theory import advise as ask
 
     found, refused = [], []
     for method in methods:
@@ -170,8 +176,8 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
 def _write(source: Path, target: Path, experiment: Experiment, work: Work, constants: Constants) -> None:
     """The experiment with the proposals for this work in its algorithm tables, its local steps and its rounds."""
     from fedax.experiments.reading import parse
-    from fedax.simulation.result import write_whole
-    from fedax.theory.advice import RULES
+    from fedax.papers.theory.advice import RULES
+    from fedax.runs.files import write_whole
 
     methods = methods_of(experiment)
     found = {p.method: p for p in proposals(constants, work, [m for m in dict.fromkeys(methods) if m in RULES])[0]}

@@ -5,15 +5,17 @@
 4
 """
 
-from fedax.data.catalogue import DATASETS, FEDERATIONS
-from fedax.data.clusters import ClusterClients, clusters
-from fedax.data.dataset import Dataset, Divided
-from fedax.data.datasets import divided, from_table, load
+from fedax.data.datasets.fmri import haxby
+from fedax.data.datasets.registry import DATASETS, FEDERATIONS
+from fedax.data.datasets.spec import Dataset, Divided
 from fedax.data.federation import Federation, Rows
-from fedax.data.fmri import haxby
-from fedax.data.generators import LASSO, LOW_RANK, LassoClients, LowRankClients, lasso, low_rank
+from fedax.data.generators.clusters import ClusterClients, clusters
+from fedax.data.generators.quadratics import QuadraticClients, quadratics
+from fedax.data.generators.sparse import LASSO, LOW_RANK, LassoClients, LowRankClients, lasso, low_rank
+from fedax.data.generators.synthetic import SyntheticClients, synthetic
 from fedax.data.heterogeneity import Heterogeneity, heterogeneity
-from fedax.data.partitions import (
+from fedax.data.loading import divided, from_table, load
+from fedax.data.partitions.registry import (
     IID,
     PARTITIONS,
     ByColumn,
@@ -30,8 +32,6 @@ from fedax.data.partitions import (
     Shards,
     partition,
 )
-from fedax.data.quadratics import QuadraticClients, quadratics
-from fedax.data.synthetic import SyntheticClients, synthetic
 
 __all__ = [
     "DATASETS",

@@ -19,8 +19,8 @@ from fedax.data.checks import (
     check_same_layout,
     check_split,
 )
-from fedax.data.sharing import in_order
 from fedax.data.splits import PARTS, is_label, split_blocks
+from fedax.data.storage.sharing import in_order
 from fedax.errors import FedaxError, unknown
 
 log = logging.getLogger("fedax")

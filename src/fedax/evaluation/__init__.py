@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fedax.evaluation.curvature import smoothness
-from fedax.evaluation.measure import Measurement, Meter, summary
+from fedax.evaluation.meter import Measurement, Meter, summary
 
 __all__ = ["Measurement", "Meter", "smoothness", "summary"]

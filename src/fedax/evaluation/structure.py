@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedax.disk import Disk
-from fedax.local import Client, Data, Plan
+from fedax.client.device_data import Data, Disk
+from fedax.client.plan import Plan
+from fedax.client.round import Client
 from fedax.problem import Problem
 from fedax.vectors import Vector, norm, zeros
 

@@ -14,11 +14,11 @@
 from __future__ import annotations
 
 from fedax.experiments.building import prepare
+from fedax.experiments.execute import Outcome, Progress, Run, run
 from fedax.experiments.reading import parse, read
 from fedax.experiments.resuming import resume
-from fedax.experiments.runner import Outcome, Progress, Run, run
 from fedax.experiments.schema import Experiment
-from fedax.experiments.sweeps import Best, Swept, resume_sweep, sweep
+from fedax.experiments.sweeping import Best, Swept, resume_sweep, sweep
 
 __all__ = [
     "Best",

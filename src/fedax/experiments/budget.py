@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import options
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.schema import Experiment
-from fedax.experiments.tables import AlgorithmTable
-from fedax.simulation import Simulation
 
 UNITS = {"gradients": "gradients of single rows", "floats": "floats sent, up and down", "rounds": "rounds"}
 MOST = 1000  # times the rounds of the first method

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from fedax.data import Federation
-from fedax.data.lazy import Lazy
+from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
 from fedax.problem import Problem
 
 
 def prepare(experiment: Experiment) -> tuple[Problem, Any]:
-    """The problem and the federation of an experiment; a `fedax.data.lazy.Lazy` with `lazy = true`.
+    """The problem and the federation of an experiment; a `fedax.data.generators.lazy.Lazy` with `lazy = true`.
 
     >>> from fedax.experiments import parse
     >>> problem, federation = prepare(parse({
@@ -44,7 +44,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
 def in_memory(federation: Federation | Lazy) -> Federation:
     """The clients that can be looked at: all, or those that are evaluated where clients are made as needed.
 
-    >>> from fedax.data.lazy import lazily
+    >>> from fedax.data.generators.lazy import lazily
     >>> in_memory(lazily("clusters", preset="plain", clients=1_000_000, rows=20, shown=3)).clients
     3
     """

@@ -11,27 +11,22 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-import fedax
 from fedax.data import Federation, heterogeneity
-from fedax.data.lazy import Lazy
-from fedax.devices import first
+from fedax.data.generators.lazy import Lazy
+from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import in_memory
-from fedax.experiments.schema import Experiment, slug
-from fedax.experiments.tables import AlgorithmTable
-from fedax.simulation import Simulation
-from fedax.simulation.result import write_whole
+from fedax.experiments.file_tables import AlgorithmTable
+from fedax.experiments.schema import Experiment
+from fedax.runs.files import CLIENTS, EXPERIMENT, RUNS, STATUS, slug, versions, write_json
 
 Status = Literal["running", "finished", "diverged", "interrupted", "failed"]
-EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
 
 
 class RunFolder:
@@ -81,32 +76,6 @@ def _everyone(simulation: Simulation, values: Any) -> list[float]:
     every = np.full(simulation.whole.clients, np.nan)
     every[simulation.seen] = values
     return every.tolist()
-
-
-def fresh(parent: Path, name: str) -> Path:
-    """A directory that is not taken: parent/name, else parent/name-2 and so on.
-
-    >>> fresh(Path("no-such-directory"), "My demo").as_posix()
-    'no-such-directory/my-demo'
-    """
-    folder, number = parent / slug(name), 1
-    while folder.exists():
-        number += 1
-        folder = parent / f"{slug(name)}-{number}"
-    return folder
-
-
-def claim(folder: Path) -> None:
-    """Make a directory, unless it holds something already."""
-    refuse_taken(folder)
-    if first():
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def refuse_taken(folder: Path) -> None:
-    """Raise if a directory holds something, which a run must not overwrite."""
-    if first() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FedaxError(f"out is {str(folder)!r}: it already holds something, choose another directory or remove it")
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -159,41 +128,6 @@ def describe_clients(federation: Federation | Lazy) -> dict[str, Any]:
     rows = {part: shown.part(part).count.tolist() for part in ("train", "validation", "test")}
     zeta = heterogeneity(shown).zeta
     return {"names": list(shown.names), "label_counts": labels, "rows": rows, "zeta": zeta}
-
-
-def versions() -> dict[str, str]:
-    """The versions of what a result depends on."""
-    found = {name: version(name) for name in ("jax", "numpy")}
-    return {"fedax": fedax.__version__, **found, "python": platform.python_version()}
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON file's table; None if there is no such file."""
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise FedaxError(f"{path} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
-    return content
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(as_json(content), indent=1, allow_nan=False, default=str) + "\n").encode())
-
-
-def as_json(content: Any) -> Any:
-    """JSON has no infinity: the bound of a box that has none is the word.
-
-    >>> as_json({"low": 0.0, "high": float("inf")})
-    {'low': 0.0, 'high': 'inf'}
-    """
-    if isinstance(content, dict):
-        return {key: as_json(value) for key, value in content.items()}
-    return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _numbers(values: list[float]) -> list[float | None]:

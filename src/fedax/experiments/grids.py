@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedax.algorithms.base import within
 from fedax.errors import FedaxError, unknown
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.sweep_table import SweepTable
-from fedax.experiments.tables import AlgorithmTable
 
 Values = dict[str, list[float]]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fedax.devices import agreed
+from fedax.runtime import agreed
 
 
 class Stopped(Exception):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.experiments.folder import EXPERIMENT, RUNS, STATUS, as_json, read_json, resolved_run
+from fedax.experiments.execute import Outcome, Progress, Run, Runner, Task, plan
+from fedax.experiments.folder import resolved_run
 from fedax.experiments.reading import parse
-from fedax.experiments.runner import Outcome, Progress, Run, Runner, Task, plan
 from fedax.experiments.schema import Experiment
-from fedax.simulation.result import HISTORY, read_history
+from fedax.runs.files import EXPERIMENT, HISTORY, RUNS, STATUS, as_json, read_history, read_json
 
 _MACHINE = ("versions", "runs")  # what a resolved experiment says beyond the experiment
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.

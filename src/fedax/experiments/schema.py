@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fedax.engine.prepare import check_evaluated
+from fedax.engine.store import byte_count
 from fedax.errors import FedaxError, unknown
+from fedax.experiments.file_tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
-from fedax.experiments.tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
-from fedax.simulation.setup import check_evaluated
-from fedax.simulation.store import byte_count
+from fedax.runs.files import slug
 
 LOCAL = "LocalOnly"
 
@@ -124,15 +124,6 @@ class Experiment(Table):
                 raise unknown("method", label, [str(table.label) for table in self.algorithm])
         chosen = [known[label.lower()] for label in labels] or self.algorithm
         return self.model_copy(update={"algorithm": chosen})
-
-
-def slug(label: str) -> str:
-    """A label as the name of a directory.
-
-    >>> slug("FedAvg, lr 0.1")
-    'fedavg-lr-0.1'
-    """
-    return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.") or "run"
 
 
 def _distinct(label: str, taken: set[str]) -> str:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedax.engine import Result
+from fedax.engine.snapshots import Metrics
+from fedax.engine.sweeps import Settings
 from fedax.experiments.building import options
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.judging import Judge
 from fedax.experiments.schema import Experiment
-from fedax.experiments.tables import AlgorithmTable
 from fedax.experiments.trials import Trial, recall_trial
 from fedax.problem import Problem
-from fedax.simulation import Result
-from fedax.simulation.moments import Metrics
-from fedax.simulation.sweep import Settings
 
 
 class Grid:

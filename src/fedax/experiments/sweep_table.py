@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from fedax.algorithms import Algorithm
+from fedax.engine import grid
 from fedax.errors import FedaxError, unknown
-from fedax.experiments.tables import AlgorithmTable, Count
-from fedax.simulation import grid
+from fedax.experiments.file_tables import AlgorithmTable, Count
 
 
 class SweepTable(BaseModel):

@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from fedax.engine import Result, load
+from fedax.engine.fingerprint import compare
+from fedax.engine.snapshots import Metrics
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement
-from fedax.experiments.folder import write_json
 from fedax.experiments.judging import Judge
-from fedax.simulation import Result, load
-from fedax.simulation.fingerprint import compare
-from fedax.simulation.moments import Metrics
-from fedax.simulation.result import HISTORY, INFO, MODEL, PERSONAL, read_history
+from fedax.runs.files import HISTORY, INFO, MODEL, PERSONAL, read_history, write_json
 
 TRIAL = "trial.json"
 

@@ -16,22 +16,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedax.engine import Result, Simulation
+from fedax.engine.sweeps import Settings, sweep
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import in_memory, options, prepare
-from fedax.experiments.folder import as_json, refuse_taken, resolved_run, write_json
+from fedax.experiments.execute import Progress, Run
+from fedax.experiments.file_tables import AlgorithmTable
+from fedax.experiments.folder import resolved_run
 from fedax.experiments.grids import TuneTable, Values, at_bound, grid_of, with_values
 from fedax.experiments.interrupts import Interrupt, deferred
 from fedax.experiments.judging import Judge
-from fedax.experiments.runner import Progress, Run
-from fedax.experiments.schema import Experiment, slug
+from fedax.experiments.schema import Experiment
 from fedax.experiments.searching import Search, near_end
-from fedax.experiments.tables import AlgorithmTable
-from fedax.report.metrics import better
+from fedax.report.columns import better
 from fedax.report.summary import differing, flat
-from fedax.simulation import Result, Simulation
-from fedax.simulation.result import write_whole
-from fedax.simulation.sweep import Settings, sweep
+from fedax.runs.files import as_json, refuse_taken, slug, write_json, write_whole
 
 TUNED, TRIALS = "tuning.json", "tuning"
 FREE = ("name", "log", "checkpoint_every")  # what may change before the tuning goes on

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from fedax.errors import FedaxError
 
 if TYPE_CHECKING:
+    from fedax.flower.agreement import Setting
     from fedax.flower.client import client_app
     from fedax.flower.server import server_app
-    from fedax.flower.setting import Setting
 
 __all__ = ["Setting", "client_app", "server_app"]
-_HOMES = {"Setting": "setting", "client_app": "client", "server_app": "server"}
+_HOMES = {"Setting": "agreement", "client_app": "client", "server_app": "server"}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment
+from fedax.flower.agreement import Setting, setting_of
 from fedax.flower.messages import Answer, answer_content, hello_content, read_order
 from fedax.flower.rows import Loader, own_rows
-from fedax.flower.secagg import content, veil
-from fedax.flower.setting import Setting, setting_of
-from fedax.flower.work import Worker
+from fedax.flower.secure_aggregation import content, veil
+from fedax.flower.worker import Worker
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message

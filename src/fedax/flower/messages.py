@@ -21,7 +21,7 @@ from fedax.errors import FedaxError
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
-    from fedax.flower.setting import Layout
+    from fedax.flower.agreement import Layout
 
 Flat = dict[str, np.ndarray[Any, Any]]
 RAW = "fedax.raw"  # an array's bytes in C order, for any dtype that JAX knows

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError
+from fedax.flower.agreement import Setting, compare, show
 from fedax.flower.messages import Answer, Hello, Order, order_content, read_answer, read_hello
-from fedax.flower.setting import Setting, compare, show
 
 if TYPE_CHECKING:
     from flwr.app import Message

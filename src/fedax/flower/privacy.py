@@ -35,10 +35,10 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from scipy.special import gammaln, logsumexp
 
 from fedax.algorithms.base import Algorithm
+from fedax.client.round import Client
 from fedax.errors import FedaxError, unknown
 from fedax.flower.guard import norm
 from fedax.flower.messages import Flat, flatten
-from fedax.local import Client
 from fedax.vectors import Vector
 
 Cohorts = Literal["fixed", "poisson"]
@@ -131,7 +131,7 @@ def public_parts(client: Client, algorithm: Algorithm, x0: Vector) -> frozenset[
     """The arrays of an upload that no row reaches, by a look at the traced program; in doubt one is private.
 
     >>> import fedax, jax.numpy as jnp
-    >>> from fedax.local import Data, Plan
+    >>> from fedax.client.round import Data, Plan
     >>> problem = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
     >>> plan, place = Plan(1, 1, 2, 3, True, 4, 4, "epochs", False), jnp.zeros(1, jnp.int32)
     >>> client = Client(problem, plan, Data({"x": jnp.ones(4)}, place, place + 4, place + 3), 0, 0, 0, True)

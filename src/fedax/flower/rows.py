@@ -12,7 +12,7 @@ from fedax.data.checks import check_arrays, check_same_layout
 from fedax.data.federation import Rows
 from fedax.data.splits import PARTS
 from fedax.errors import FedaxError
-from fedax.flower.setting import Setting
+from fedax.flower.agreement import Setting
 
 #: From a node's configuration to its client's arrays: {"x": ..., "y": ...}, all for training, or a table of such tables
 #: by part, {"train": ..., "validation": ..., "test": ...}, of which train must be there.

@@ -22,22 +22,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Context as Moment
+from fedax.client.round import cast_like
+from fedax.engine.executors import diagnostics
+from fedax.engine.result import Result, unwrap
+from fedax.engine.rounds import finite
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments import Experiment
+from fedax.flower.agreement import Setting, setting_of
+from fedax.flower.evaluation import Costs, evaluation
 from fedax.flower.guard import Guard
 from fedax.flower.messages import Answer, Order, flatten, unflatten
-from fedax.flower.metrics import Costs, evaluation
 from fedax.flower.network import Network
-from fedax.flower.patience import Patience
 from fedax.flower.privacy import clip, noise
+from fedax.flower.quorum import Patience
 from fedax.flower.sampling import draw
-from fedax.flower.saving import ServerFolder
-from fedax.flower.secure import ask_for_mean
-from fedax.flower.setting import Setting, setting_of
-from fedax.local import alike
-from fedax.simulation.engine import finite
-from fedax.simulation.executors import signs
-from fedax.simulation.result import History, Result, unwrap
+from fedax.flower.secure_round import ask_for_mean
+from fedax.flower.server_folder import ServerFolder
+from fedax.runs.files import History
 from fedax.vectors import zeros
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def server_app(
 
     Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
     `round-timeout`, `max-norm` (of an upload), `clip`, `noise` and `delta` (see `fedax.flower.privacy`) and `secure`
-    (see `fedax.flower.secagg`). A run that was stopped or killed goes on when it is started again with the same `out`.
+    (see `fedax.flower.secure_aggregation`). A run that was stopped or killed goes on when it is started again with the
+    same `out`.
     """
     from flwr.serverapp import ServerApp
 
@@ -122,7 +124,7 @@ class Server:
         self.fewest = setting.clients  # that a cohort was drawn from
         self._secret = secrets.randbits(128)  # of the noise; every client knows the seed
         self.history = History()
-        self.signs: list[float] | None = None
+        self.diagnostics: list[float] | None = None
         self._resume()
         folder.describe(network.clients)
         folder.status("running", self.round)
@@ -134,7 +136,7 @@ class Server:
         server, self.used, about = found
         self.server = jax.tree.map(jnp.asarray, server)
         self.round, self.seconds, self.max_steps = about["round"], about["seconds"], about["max_steps"]
-        self.history, self.signs = History(about["history"]), about["signs"]
+        self.history, self.diagnostics = History(about["history"]), about["diagnostics"]
         self.costs.counters, self.fewest = about["counters"], about["fewest"]
         log.info("the run goes on after round %d", self.round)
 
@@ -245,7 +247,7 @@ class Server:
         if not row:
             log.warning("round %d: nobody answered, so it is not evaluated", self.round)
             return
-        seen = {} if self.signs is None else {"drift": self.signs[0], "diversity": self.signs[1]}
+        seen = {} if self.diagnostics is None else {"drift": self.diagnostics[0], "diversity": self.diagnostics[1]}
         now = {"seconds": round(time.monotonic() - self._began, 3)}
         self.history.append({"round": self.round, **row, **seen, **self.costs.row, **now})
         self.folder.evaluated(self.history, values)
@@ -268,7 +270,7 @@ class Server:
             weights += weight
         mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
         ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, setting.problem.regularizer)
-        updated = alike(algorithm.at(ctx).update(self.server, mean, ctx), self.server)
+        updated = cast_like(algorithm.at(ctx).update(self.server, mean, ctx), self.server)
         if not finite(updated):
             self.folder.finish(self.result)
             why = (
@@ -279,7 +281,7 @@ class Server:
         self.server, self.round = updated, self.round + 1
         self.used[list(answers)] = self.round
         if setting.secure is None:  # else nobody's upload is known
-            self.signs = np.asarray(signs(mean, jnp.asarray([squares / weights, 0.0])), np.float64).tolist()
+            self.diagnostics = np.asarray(diagnostics(mean, jnp.asarray([squares / weights, 0.0])), np.float64).tolist()
         log.info("round %d: %d answers, clients %s", self.round, len(answers), ", ".join(map(str, answers)))
 
     def _noisy(self, mean: Any, cohort: int) -> Any:
@@ -307,7 +309,7 @@ class Server:
             "max_steps": self.max_steps,
             "fewest": self.fewest,
             "history": list(self.history),
-            "signs": self.signs,
+            "diagnostics": self.diagnostics,
             "counters": self.costs.counters,
         }
         self.folder.save(self.server, self.used, about)

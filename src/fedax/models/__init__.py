@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from fedax.models.registry import MODELS, Entry, Option, model
 
 if TYPE_CHECKING:
+    from fedax.kernels.convolution import convolve, max_pool
     from fedax.models.cnn import CNN
-    from fedax.models.convolution import convolve, max_pool
-    from fedax.models.group_norm import ResNet18, SmallCNN
     from fedax.models.linear import Linear
     from fedax.models.mlp import MLP
     from fedax.models.normalised import Normalised
+    from fedax.models.resnet import ResNet18, SmallCNN
     from fedax.models.trace import Trace
 
 __all__ = [
@@ -47,18 +47,19 @@ _HOME = {
     "MLP": "mlp",
     "Linear": "linear",
     "Normalised": "normalised",
-    "ResNet18": "group_norm",
-    "SmallCNN": "group_norm",
+    "ResNet18": "resnet",
+    "SmallCNN": "resnet",
     "Trace": "trace",
-    "convolve": "convolution",
-    "max_pool": "convolution",
+    "convolve": "fedax.kernels.convolution",
+    "max_pool": "fedax.kernels.convolution",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    home = _HOME[name]
+    return getattr(import_module(home if "." in home else f"{__name__}.{home}"), name)
 
 
 def __dir__() -> list[str]:

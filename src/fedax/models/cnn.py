@@ -6,9 +6,9 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.models.convolution import convolve, max_pool
-from fedax.models.dense import Dense
+from fedax.kernels.convolution import convolve, max_pool
 from fedax.models.inputs import as_images, precision
+from fedax.models.layers import Dense
 
 
 class CNN(nn.Module):

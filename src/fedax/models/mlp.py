@@ -6,8 +6,8 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.models.dense import Dense
 from fedax.models.inputs import as_rows, precision
+from fedax.models.layers import Dense
 
 
 class MLP(nn.Module):

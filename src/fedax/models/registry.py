@@ -117,7 +117,7 @@ MODELS: dict[str, Entry] = {
     ),
     "resnet18": Entry(
         "ResNet-18 with group normalisation",
-        "fedax.models.group_norm:ResNet18",
+        "fedax.models.resnet:ResNet18",
         {
             "channels": _counts_option((64, 128, 256, 512), at_least=1),
             "groups": _count_option(2),
@@ -126,7 +126,7 @@ MODELS: dict[str, Entry] = {
     ),
     "small_cnn_gn": Entry(
         "convolutions with group normalisation, ReLU and 2x2 max pooling, then one dense layer",
-        "fedax.models.group_norm:SmallCNN",
+        "fedax.models.resnet:SmallCNN",
         {"channels": _counts_option((32, 64, 128), at_least=1), "groups": _count_option(2)},
     ),
 }

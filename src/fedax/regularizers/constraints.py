@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import fedax.late_optax as optax
+import fedax.lazy_optax as optax
 from fedax.errors import FedaxError
 from fedax.regularizers.base import Leaves, Regularizer, epsilon, require
 from fedax.vectors import Vector

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-import fedax.late_optax as optax
+import fedax.lazy_optax as optax
 from fedax.errors import FedaxError
 from fedax.regularizers.base import On, Regularizer, chosen, mapped, named, require
 from fedax.regularizers.constraints import Box, L1Ball, LInfBall, NonNegative, Simplex

@@ -12,15 +12,15 @@ combine(path, places)   one page on the runs of several directories
 
 from __future__ import annotations
 
+from fedax.report.columns import text
 from fedax.report.fairness import held_equal, tuned
-from fedax.report.metrics import text
-from fedax.report.page import combine, write
-from fedax.report.personal import protocol
-from fedax.report.runs import Run, find, read
+from fedax.report.html import combine, write
+from fedax.report.personal_table import protocol
 from fedax.report.summary import Spread, columns, groups, read_all, table
+from fedax.runs.reading import RecordedRun, find, read
 
 __all__ = [
-    "Run",
+    "RecordedRun",
     "Spread",
     "columns",
     "combine",

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.report.columns import STRUCTURE, number, parse, text
 from fedax.report.fairness import tuned
-from fedax.report.metrics import STRUCTURE, number, parse, text
-from fedax.report.runs import CLIENTS, EXPERIMENT, METRICS, Run
+from fedax.report.sentences import stop, summary
 from fedax.report.summary import flat
-from fedax.report.words import stop, summary
+from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY
+from fedax.runs.reading import RecordedRun
 
 CARD, MODEL, PERSONAL, INFO = "README.md", "model.safetensors", "personal.safetensors", "result.json"
 LOAD = """\
@@ -35,15 +36,15 @@ print({{name: float(values.mean()) for name, values in problem.rows(model, batch
 """
 
 
-def files(run: Run) -> list[Path]:
+def files(run: RecordedRun) -> list[Path]:
     """The files of a run that go with its model: what `fedax.load` reads, and the experiment."""
     if not (run.folder / MODEL).is_file():
         raise FedaxError(f"{run.folder} has no model: {stop(run) or 'it has no ' + MODEL}")
-    names = (MODEL, PERSONAL, INFO, METRICS, EXPERIMENT, CLIENTS)
+    names = (MODEL, PERSONAL, INFO, HISTORY, EXPERIMENT, CLIENTS)
     return [path for name in names if (path := run.folder / name).is_file()]
 
 
-def card(run: Run) -> str:
+def card(run: RecordedRun) -> str:
     """The card of a run's model, as Markdown."""
     method = str(run.get("algorithm", "name") or run.label)
     head = f"---\nlibrary_name: fedax\ntags:\n- federated-learning\n- {method}\n---\n\n# {run.label} on {_data(run)}\n"
@@ -60,23 +61,23 @@ def card(run: Run) -> str:
     )
 
 
-def _data(run: Run) -> str:
+def _data(run: RecordedRun) -> str:
     return str(run.get("data", "name") or "data")
 
 
-def _files(run: Run) -> str:
+def _files(run: RecordedRun) -> str:
     about = {
         MODEL: "the shared model",
         PERSONAL: "every client's own model, stacked; `fedax.load(folder).personal(client)`",
         INFO: "how the arrays make up the parameters",
         EXPERIMENT: "the resolved experiment, with versions",
-        METRICS: "a row an evaluated round",
+        HISTORY: "a row an evaluated round",
         CLIENTS: "the clients: their rows and labels, and how each fares",
     }
     return "\n".join(f"- `{path.name}`: {about[path.name]}" for path in files(run))
 
 
-def _metrics(run: Run) -> str:
+def _metrics(run: RecordedRun) -> str:
     """The last row, each value with the rows that it was measured on."""
     last = run.rows[-1] if run.rows else {}
     lines = ["| metric | value | measured on |", "|---|---|---|"]
@@ -92,7 +93,7 @@ def _metrics(run: Run) -> str:
     return "\n".join([f"At round {run.round}, seed {run.seed}.", "", *lines, *(["", *sentences] if sentences else [])])
 
 
-def _rows(run: Run, metric: Any) -> str:
+def _rows(run: RecordedRun, metric: Any) -> str:
     if metric is None:
         return "the parameters"
     counts = run.clients.get("rows", {}).get(metric.part, [])
@@ -100,7 +101,7 @@ def _rows(run: Run, metric: Any) -> str:
     return f"the {metric.part} rows of {len(known)} clients, {sum(known)} in all" if known else f"{metric.part} rows"
 
 
-def _load(run: Run) -> str:
+def _load(run: RecordedRun) -> str:
     """Code that loads the model and measures it anew."""
     measured = [metric for key in (run.rows[-1] if run.rows else {}) if (metric := parse(key))]
     parts = [metric.part for metric in measured]
@@ -111,6 +112,6 @@ def _load(run: Run) -> str:
     return LOAD.format(part=part, model=model, lazy=lazy)
 
 
-def _experiment(run: Run) -> str:
+def _experiment(run: RecordedRun) -> str:
     fields = {key: value for key, value in flat(run.experiment).items() if value is not None}
     return "\n".join(["| field | value |", "|---|---|", *(f"| {key} | {value} |" for key, value in fields.items())])

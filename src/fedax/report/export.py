@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.report.columns import COUNTERS, parse, text
 from fedax.report.fairness import held_equal
 from fedax.report.markup import best
-from fedax.report.metrics import COUNTERS, parse, text
+from fedax.report.sentences import obstacles
 from fedax.report.summary import Group, Spread, columns, rows
-from fedax.report.words import obstacles
 
 Line = dict[str, Any]
 UNTOLD = ("seconds",)  # what a paper's table does not tell

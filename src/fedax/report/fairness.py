@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedax.report.runs import Run
+from fedax.runs.reading import RecordedRun
 
 TUNING = "tuning.json"
 UNITS = {"gradients": "gradient evaluations", "floats": "floats sent, up and down", "rounds": "rounds"}
 
 
-def held_equal(runs: Sequence[Run]) -> str:
+def held_equal(runs: Sequence[RecordedRun]) -> str:
     """What every method had the same of; nothing for a single method, or where the runs do not say.
 
-    >>> def run(label, **fields): return Run(Path("."), (), {"rounds": 9, "algorithm": {"label": label, **fields}})
+    >>> def run(label, **fields):
+    ...     return RecordedRun(Path("."), (), {"rounds": 9, "algorithm": {"label": label, **fields}})
     >>> held_equal([run("FedAvg"), run("SCAFFOLD")])
     'Held equal: rounds, 9.'
     """

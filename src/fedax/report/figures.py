@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedax.errors import FedaxError
-from fedax.report.metrics import AXES, STRUCTURE, Metric, parse
-from fedax.report.pictures import payload
+from fedax.report.chart_data import payload
+from fedax.report.columns import AXES, STRUCTURE, Metric, parse
 from fedax.report.summary import Group, columns, rows
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")

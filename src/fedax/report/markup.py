@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from fedax.report.metrics import better, text
+from fedax.report.columns import better, text
 
 PALETTE, SYMBOLS = 8, 7  # colours of style.css, shapes of it and of charts.js
 

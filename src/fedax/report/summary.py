@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedax.report.metrics import COUNTERS, PARTS, STRUCTURE, Metric, number, parse
-from fedax.report.runs import Run, read
+from fedax.report.columns import COUNTERS, PARTS, STRUCTURE, Metric, number, parse
+from fedax.runs.reading import RecordedRun, read
 
 #: Fields that may differ between runs of one setting.
 INCIDENTAL = (
@@ -50,8 +50,8 @@ class Group:
     """
 
     label: str
-    runs: tuple[Run, ...]
-    again: tuple[Run, ...] = ()
+    runs: tuple[RecordedRun, ...]
+    again: tuple[RecordedRun, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -62,8 +62,8 @@ class Group:
     def status(self) -> str:
         """One word if the runs agree, else how many ended how.
 
-        >>> ended = Run(Path("a"), (), state={"status": "finished"})
-        >>> Group("A", (ended, Run(Path("b"), ()))).status
+        >>> ended = RecordedRun(Path("a"), (), state={"status": "finished"})
+        >>> Group("A", (ended, RecordedRun(Path("b"), ()))).status
         '1 finished, 1 unknown'
         """
         counts = Counter(run.status for run in self.runs)
@@ -72,7 +72,7 @@ class Group:
         return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def read_all(folders: Iterable[Path]) -> list[Run]:
+def read_all(folders: Iterable[Path]) -> list[RecordedRun]:
     """Read runs, each directory once."""
     return [read(folder) for folder in {Path(f).resolve(): f for f in folders}.values()]
 
@@ -91,12 +91,12 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
     return inner
 
 
-def setting(run: Run) -> dict[str, Any]:
+def setting(run: RecordedRun) -> dict[str, Any]:
     """The fields that make a run what it is, whatever its seed."""
     return {k: v for k, v in _fields(run).items() if k.split(".")[-1] != "seed"}
 
 
-def _fields(run: Run) -> dict[str, Any]:
+def _fields(run: RecordedRun) -> dict[str, Any]:
     """The fields that make a run what it is: those who agree in them are the same run."""
     if not run.experiment:
         return {"folder": str(run.folder)}
@@ -114,9 +114,9 @@ def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(one.get(name)) for one in settings}) > 1]
 
 
-def groups(runs: Iterable[Run]) -> list[Group]:
+def groups(runs: Iterable[RecordedRun]) -> list[Group]:
     """Runs by label; one label in several settings is told apart by the fields that differ."""
-    labels: dict[str, dict[str, list[Run]]] = {}
+    labels: dict[str, dict[str, list[RecordedRun]]] = {}
     for run in runs:
         same = labels.setdefault(run.label, {})
         same.setdefault(json.dumps(setting(run), sort_keys=True), []).append(run)
@@ -128,9 +128,9 @@ def groups(runs: Iterable[Run]) -> list[Group]:
     return found
 
 
-def _once(runs: list[Run]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+def _once(runs: list[RecordedRun]) -> tuple[tuple[RecordedRun, ...], tuple[RecordedRun, ...]]:
     """Runs of one setting, of each the directory that got furthest, and the other directories."""
-    kept: dict[str, Run] = {}
+    kept: dict[str, RecordedRun] = {}
     for run in runs:
         same = json.dumps(_fields(run), sort_keys=True)
         if same not in kept or _got(run) > _got(kept[same]):
@@ -139,11 +139,11 @@ def _once(runs: list[Run]) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     return whole, tuple(run for run in runs if run not in whole)
 
 
-def _got(run: Run) -> tuple[bool, int]:
+def _got(run: RecordedRun) -> tuple[bool, int]:
     return run.finished, -1 if run.round is None else run.round
 
 
-def _told_apart(label: str, variants: list[tuple[Run, ...]]) -> list[str]:
+def _told_apart(label: str, variants: list[tuple[RecordedRun, ...]]) -> list[str]:
     """One label in several settings, with the fields that differ; where those are many, the experiments' names do."""
     settings = [setting(runs[0]) for runs in variants]
     fields, names = differing(settings), [runs[0].get("name") for runs in variants]
@@ -155,7 +155,7 @@ def _told_apart(label: str, variants: list[tuple[Run, ...]]) -> list[str]:
     return [f"{label} ({', '.join(words)})" for words in shown]
 
 
-def final(run: Run, key: str) -> float | None:
+def final(run: RecordedRun, key: str) -> float | None:
     """A metric in the last row that has it; NaN if that is not a finite number."""
     for row in reversed(run.rows):
         if key in row:

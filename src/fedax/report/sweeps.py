@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedax.report.metrics import better, number, parse, title
-from fedax.report.runs import EXPERIMENT
+from fedax.report.columns import better, number, parse, title
+from fedax.runs.files import EXPERIMENT
 
 SWEEP, HISTORIES = "sweep.csv", "histories.jsonl"
 DECIDES = ("metric", "goal", "over", "target", "mode")

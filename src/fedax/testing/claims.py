@@ -10,7 +10,7 @@ import numpy as np
 
 from fedax.algorithms import ALGORITHMS, Algorithm
 from fedax.algorithms.claims import Claim, Optimum, Reduction
-from fedax.testing.problems import CLIENTS, Array, Setting, quadratics, ragged, smooth
+from fedax.testing.problems import CLIENTS, Array, Case, quadratics, ragged, smooth
 from fedax.testing.report import Broken, Skipped
 from fedax.testing.trial import TOLERANCE, Subject, Trial, gap, shown
 
@@ -59,7 +59,7 @@ def counterpart(one: Algorithm, claimed: Reduction) -> Algorithm:
     return made
 
 
-def _setting(claimed: Reduction, seed: int) -> Setting:
+def _setting(claimed: Reduction, seed: int) -> Case:
     """Minibatches and unequal work where the claim allows them, noise-free quadratics otherwise."""
     if claimed.local_steps is None and claimed.participation == "any":
         return ragged(seed)

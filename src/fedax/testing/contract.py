@@ -12,8 +12,8 @@ import numpy as np
 
 from fedax.algorithms import base
 from fedax.algorithms.base import Algorithm, Context
-from fedax.local import Client
-from fedax.testing.problems import WIDE, WIDE_DIMENSION, Setting, regression
+from fedax.client.round import Client
+from fedax.testing.problems import WIDE, WIDE_DIMENSION, Case, regression
 from fedax.testing.report import Broken
 from fedax.testing.trial import Subject, Trial, apart, flat, shown
 from fedax.vectors import Mixture, Vector
@@ -184,7 +184,7 @@ def _twins(algorithm: Algorithm) -> list[Algorithm]:
 
 def _wide(subject: Subject) -> Trial:
     federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
-    return subject.trial(Setting(WIDE, federation, {"local_steps": WIDE_STEPS, "batch_size": 2}))
+    return subject.trial(Case(WIDE, federation, {"local_steps": WIDE_STEPS, "batch_size": 2}))
 
 
 def sizes(subject: Subject) -> str:

@@ -83,7 +83,7 @@ def regression(seed: int = 0, sizes: Sequence[int] = SIZES, dimension: int = DIM
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class Case:
     """A problem, a federation, and how much of what each client does."""
 
     problem: Problem
@@ -91,11 +91,11 @@ class Setting:
     options: Mapping[str, Any]
 
 
-def ragged(seed: int) -> Setting:
+def ragged(seed: int) -> Case:
     """Minibatches, four clients of six, each with its own number of local steps."""
-    return Setting(REGRESSION, regression(seed), {"cohort": 4, "local_epochs": 1, "batch_size": 2})
+    return Case(REGRESSION, regression(seed), {"cohort": 4, "local_epochs": 1, "batch_size": 2})
 
 
-def smooth(federation: Federation, local_steps: int = 5, cohort: int | None = None) -> Setting:
+def smooth(federation: Federation, local_steps: int = 5, cohort: int | None = None) -> Case:
     """Noise-free quadratics."""
-    return Setting(QUADRATIC, federation, {"cohort": cohort, "local_steps": local_steps})
+    return Case(QUADRATIC, federation, {"cohort": cohort, "local_steps": local_steps})

@@ -9,7 +9,8 @@ import jax
 
 from fedax.algorithms.base import Algorithm
 from fedax.errors import FedaxError, unknown
-from fedax.testing import claims, contract, running
+from fedax.runtime import configure
+from fedax.testing import claims, contract, whole_runs
 from fedax.testing.report import Broken, Check, Report, Skipped
 from fedax.testing.trial import Subject
 
@@ -20,13 +21,13 @@ CHECKS: dict[str, Body] = {
     "sizes": contract.sizes,
     "gradients": contract.gradients,
     "identity": contract.identity,
-    "determinism": running.determinism,
-    "client order": running.client_order,
-    "executors": running.executors,
-    "sitting out": running.sitting_out,
-    "unequal steps": running.unequal_steps,
-    "compilation": running.compilation,
-    "save and load": running.save_and_load,
+    "determinism": whole_runs.determinism,
+    "client order": whole_runs.client_order,
+    "executors": whole_runs.executors,
+    "sitting out": whole_runs.sitting_out,
+    "unequal steps": whole_runs.unequal_steps,
+    "compilation": whole_runs.compilation,
+    "save and load": whole_runs.save_and_load,
     "progress": claims.progress,
 }
 CLAIMS, REFERENCE = "claims", "reference"
@@ -58,6 +59,7 @@ def check_algorithm(
     passed   sizes      up 1 d, down 1 d; a client keeps nothing
     passed   gradients  1 a local step
     """
+    configure()
     if not isinstance(algorithm, Algorithm):
         raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
     claimed = {c.text: functools.partial(claims.claim, claimed=c) for c in algorithm.claims}

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
-from fedax.local import Client
-from fedax.simulation import Simulation
-from fedax.simulation.engine import State
-from fedax.simulation.result import unwrap
-from fedax.testing.problems import Array, Setting, ragged
+from fedax.client.round import Client
+from fedax.engine import Simulation
+from fedax.engine.result import unwrap
+from fedax.engine.rounds import State
+from fedax.testing.problems import Array, Case, ragged
 from fedax.testing.report import Broken
 
 ROUNDS = 4
@@ -26,7 +26,7 @@ TOLERANCE = 1e-9  # relative, in double precision, over a few rounds
 class Trial:
     """One run that the checks drive by hand."""
 
-    def __init__(self, algorithm: Algorithm, setting: Setting, *, seed: int = 0, **options: Any) -> None:
+    def __init__(self, algorithm: Algorithm, setting: Case, *, seed: int = 0, **options: Any) -> None:
         settings = {"executor": "batched", "devices": 1, **setting.options, **options}
         self.algorithm = algorithm
         self.simulation = Simulation(setting.problem, setting.federation, algorithm, rounds=1, seed=seed, **settings)
@@ -101,12 +101,12 @@ class Subject:
     def name(self) -> str:
         return type(self.algorithm).__name__
 
-    def trial(self, setting: Setting, **options: Any) -> Trial:
+    def trial(self, setting: Case, **options: Any) -> Trial:
         """A run of the method itself."""
         return Trial(self.algorithm, setting, seed=self.seed, **options)
 
     @property
-    def uneven(self) -> Setting:
+    def uneven(self) -> Case:
         """Minibatches, partial participation and clients of unequal size, who do unequal work if the method allows."""
         setting = ragged(self.seed)
         if not self.algorithm.lockstep:

@@ -1,0 +1,56 @@
+"""What one client's round costs: counted while its functions are traced, not declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedax import counting
+from fedax.algorithms.base import Algorithm
+from fedax.client.round import Client
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one client's round costs: floats each way, and gradients by where they are taken."""
+
+    down: int
+    up: int
+    step: counting.Tally
+    finish: counting.Tally
+
+    def gradients(self, rows: Any, steps: Any, batch: int | None) -> Any:
+        """Gradients of single rows, for clients with these numbers of rows and steps."""
+        small = rows if batch is None else batch
+        each = steps * (self.step.minibatch * small + self.step.full * rows)
+        return each + self.finish.minibatch * small + self.finish.full * rows
+
+
+def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
+    """Trace one client's round without running it, and count."""
+    ctx = client.context()
+
+    def begin(x: Any) -> Any:
+        message, state = algorithm.broadcast(algorithm.init(x)), algorithm.client_init(x)
+        return algorithm.at(ctx).begin(message, state, ctx), message, state
+
+    local, message, state = jax.eval_shape(begin, x0)
+
+    def step(local: Any, message: Any, state: Any) -> Any:
+        return algorithm.at(ctx).step(local, client.oracles()(0), message, state, ctx)
+
+    def finish(local: Any, message: Any, state: Any) -> Any:
+        return algorithm.at(ctx).finish(local, client.oracles()(0), message, state, ctx)
+
+    with counting.counted() as in_step:
+        jax.eval_shape(step, local, message, state)
+    with counting.counted() as in_finish:
+        upload, _ = jax.eval_shape(finish, local, message, state)
+    return Cost(_floats(message), _floats(upload), in_step, in_finish)
+
+
+def _floats(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))

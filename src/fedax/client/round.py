@@ -1,0 +1,140 @@
+"""One client's round: what it draws, what its oracle shows, and the loop over local steps.
+
+Every executor runs this same function, batched over clients, looped over them, or one at a time in Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedax import randomness
+from fedax.algorithms.base import Algorithm, Context
+from fedax.client.device_data import Data, NotDrawn
+from fedax.client.draws import minibatch_rows
+from fedax.client.plan import Plan
+from fedax.problem import Problem
+from fedax.problem.oracle import Batch, BatchOracle, FullOracle
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """One client in one round."""
+
+    problem: Problem
+    plan: Plan
+    data: Data
+    number: Any
+    seed: Any
+    round: Any
+    smooth: bool
+
+    @property
+    def count(self) -> Any:
+        return self.plan.max_rows if self.plan.equal_rows else self.data.count[self.number]
+
+    @property
+    def steps(self) -> Any:
+        return self.plan.max_steps if self.plan.equal_steps else self.data.steps[self.number]
+
+    @functools.cached_property
+    def _fetch(self) -> Callable[[jax.Array], Batch]:
+        """Asked for before any loop over steps: rows that are made are made once."""
+        return self.data.fetch(self.number, self.plan.max_rows)
+
+    def full(self) -> BatchOracle:
+        """The oracle on all training rows; its n-th fresh one sees a minibatch of the plan's size."""
+        if self.data.drawn:
+            raise NotDrawn
+        plan = self.plan
+
+        def fresh(n: Any) -> BatchOracle:
+            return self._draw(fresh, plan.max_steps, n)
+
+        return FullOracle(
+            self.problem,
+            self._fetch,
+            self.count,
+            plan.max_rows,
+            equal=plan.equal_rows,
+            smooth=self.smooth,
+            fresh=None if plan.batch is None else fresh,
+        )
+
+    def _draw(self, fresh: Callable[[Any], BatchOracle], *counters: Any) -> BatchOracle:
+        """The oracle on a further minibatch, drawn with replacement."""
+        assert self.plan.batch is not None
+        if self.data.drawn:
+            raise NotDrawn
+        key = randomness.key_for(self.seed, randomness.FRESH, self.round, self.number, *counters)
+        index = jax.random.randint(key, (self.plan.batch,), 0, self.count)
+        return self._at(index, fresh, randomness.AUGMENT_FRESH, *counters)
+
+    def _at(self, index: jax.Array, fresh: Callable[[Any], BatchOracle], purpose: int, *counters: Any) -> BatchOracle:
+        batch = self._fetch(index)
+        if self.problem.augment is not None:
+            key = randomness.key_for(self.seed, purpose, self.round, self.number, *counters)
+            batch = self.problem.augment(key, batch)
+        return BatchOracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh)
+
+    def _rows(self) -> jax.Array:
+        return minibatch_rows(self.plan, self.count, self.seed, self.round, self.number)
+
+    def oracles(self) -> Callable[[Any], BatchOracle]:
+        """The oracle of each local step k, on the round's minibatches."""
+        batch, _ = self.plan.batch, self._fetch
+        if batch is None:
+            return lambda k: self.full()
+        shape = (self.plan.max_steps, batch)
+        rows = jnp.arange(math.prod(shape)).reshape(shape) if self.data.drawn else self._rows()
+
+        def at(k: Any) -> BatchOracle:
+            def fresh(n: Any) -> BatchOracle:
+                return self._draw(fresh, k, n)
+
+            return self._at(rows[k], fresh, randomness.AUGMENT, k)
+
+        return at
+
+    def context(self) -> Context:
+        plan = self.plan
+        return Context(
+            round=self.round,
+            steps=self.steps,
+            cohort=plan.cohort,
+            clients=plan.clients,
+            regularizer=self.problem.regularizer,
+        )
+
+    def work(self, algorithm: Algorithm, message: Any, state: Any, loop: Callable[..., Any] = jax.lax.fori_loop) -> Any:
+        """begin, K steps, finish: the upload and the client's new state.
+
+        `loop(0, steps, body, carry)` may be a compiled loop or a plain one.
+        """
+        ctx, oracle = self.context(), self.oracles()
+        local = algorithm.at(ctx).begin(message, state, ctx)
+
+        def body(k: Any, local: Any) -> Any:
+            here = dataclasses.replace(ctx, step=k)
+            return cast_like(algorithm.at(here).step(local, oracle(k), message, state, here), local)
+
+        local = loop(0, self.steps, body, local)
+        last = dataclasses.replace(ctx, step=self.steps)
+        upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
+        return upload, cast_like(new, state)
+
+    def join(self, algorithm: Algorithm, server: Any, state: Any) -> Any:
+        """What a client that comes after training does: nothing to upload, and its new state."""
+        ctx = self.context()
+        return (), cast_like(algorithm.at(ctx).join(server, state, self.full(), self.steps), state)
+
+
+def cast_like(new: Any, old: Any) -> Any:
+    """A new state in the dtypes of the old one: a rate in double precision does not widen a float32 model."""
+    return jax.tree.map(lambda n, o: jnp.asarray(n, jnp.result_type(o)), new, old)

@@ -1,0 +1,1 @@
+"""Datasets by name: where each comes from and how its files are read."""

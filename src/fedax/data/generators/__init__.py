@@ -1,0 +1,1 @@
+"""Generated federations: a client's rows are a function of its number."""

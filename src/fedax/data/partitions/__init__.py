@@ -1,0 +1,1 @@
+"""Partitions: rules that divide the rows of one dataset among clients."""

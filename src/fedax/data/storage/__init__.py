@@ -1,0 +1,1 @@
+"""Where rows are kept: one copy in memory, or mapped from disk."""

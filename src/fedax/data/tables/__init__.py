@@ -1,0 +1,1 @@
+"""A user's own rows: tables with a label column, and NumPy archives."""

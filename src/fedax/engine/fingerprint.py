@@ -1,0 +1,62 @@
+"""What makes a run the one it is: it goes on under the same experiment, seed and version of the method alone."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import zlib
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from fedax.errors import FedaxError
+from fedax.version import VERSION
+
+if TYPE_CHECKING:
+    from fedax.engine.loop import Simulation
+
+
+class Differs(FedaxError):
+    """A checkpoint of another experiment."""
+
+
+def fingerprint(run: Simulation) -> dict[str, str]:
+    """What must be the same for a run to go on."""
+    method = type(run.algorithm)
+    arrays = run.federation.arrays
+    data = [zlib.crc32(np.ascontiguousarray(arrays[key]).data) for key in sorted(arrays)]
+    ranges = [zlib.crc32(run.federation.part(p).count.tobytes()) for p in ("train", "validation", "test")]
+    return {
+        "algorithm": repr(run.algorithm),
+        "version of the method": source(method),
+        "seed": str(run.seed),
+        "rounds": str(run.rounds),
+        "eval_every": str(run.eval_every),
+        "schedule": repr(run.plan),
+        "executor": repr(run.executor),
+        "data": f"{sorted(arrays)} {data} {ranges}",
+        "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
+        "loss": run.problem.name,
+        "regularizer": repr(run.problem.regularizer),
+        "augment": getattr(run.problem.augment, "__name__", str(run.problem.augment)),
+        "evaluated": str(list(run.meters)),
+        "unseen": str(run.unseen.tolist()),
+        "fedax": VERSION,
+        "jax": jax.__version__,
+    }
+
+
+def source(method: type) -> str:
+    try:
+        return hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
+    except (OSError, TypeError):  # typed into a console
+        return "unknown"
+
+
+def compare(saved: dict[str, str], now: dict[str, str]) -> None:
+    """Refuse to go on, and say what differs."""
+    apart = [key for key in now if saved.get(key) != now[key]]
+    if apart:
+        shown = "; ".join(f"{key} was {saved.get(key)} and is {now[key]}" for key in apart)
+        raise Differs(f"the run cannot go on under another experiment: {shown}")

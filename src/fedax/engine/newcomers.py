@@ -1,0 +1,91 @@
+"""Clients held out from training: they come when it is over, and the method's own rule makes their models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from fedax.algorithms.base import Algorithm, Context
+from fedax.client.device_data import place_data
+from fedax.client.plan import Plan
+from fedax.client.round import Client
+from fedax.data.federation import Federation
+from fedax.engine.executors import cohort_program
+from fedax.engine.prepare import choose_devices
+from fedax.engine.rounds import Engine, State
+from fedax.errors import FedaxError
+from fedax.evaluation import Measurement, Meter
+from fedax.problem import Problem
+
+_PURPOSE = 0x0E1D
+Index = NDArray[np.int64]
+
+
+def hold_out(clients: int, share: float, seed: int) -> tuple[Index, Index]:
+    """The clients that train and those held out, each in order; a function of the seed alone.
+
+    >>> seen, unseen = hold_out(10, 0.2, seed=0)
+    >>> len(seen), len(unseen), sorted([*seen.tolist(), *unseen.tolist()]) == list(range(10))
+    (8, 2, True)
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise FedaxError(f"unseen must be a share of clients in [0, 1), not {share!r}")
+    count = max(1, round(share * clients)) if share else 0
+    if count >= clients:
+        raise FedaxError(f"unseen={share} leaves no client to train: the federation has {clients}")
+    order = np.random.default_rng([seed, _PURPOSE]).permutation(clients)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+class Newcomers:
+    """The clients held out, with a plan of their own."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        federation: Federation,
+        plan: Plan,
+        steps: NDArray[np.int64],
+        arrays: dict[str, Any],
+        parts: list[str],
+        x0: Any,
+        seed: int,
+    ) -> None:
+        self.plan = plan
+        self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, plan, steps)
+        theirs = jax.random.fold_in(jax.random.key(seed), _PURPOSE)
+        self.engine = Engine(problem, self.plan, self.executor, self.mesh, theirs)
+        self.problem, self.x0 = problem, x0
+        self.data = place_data(arrays, federation.train, steps, self.engine.place)
+        batched = 1 if self.executor.name == "looped" else self.executor.chunk
+        self.meters = {
+            name: Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed)
+            for name in parts
+            if (r := federation.part(name)).count.sum()
+        }
+
+    def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
+        """Every newcomer's state, by the method's rule, after `round` rounds of training."""
+        start = self.engine.start(algorithm, self.x0)
+        spare = self.executor.places - self.plan.cohort
+        who = np.pad(np.arange(self.plan.cohort), (0, spare)).astype(np.int32)
+        key = ("join", self.plan, self.executor, self.mesh)
+        program = self.problem.program(
+            key, lambda: jax.jit(cohort_program(self.problem, self.plan, self.executor, self.mesh, Client.join))
+        )
+        weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
+        server = self.engine.place(server)
+        states = jax.tree.map(lambda s: s[who], start.clients)
+        _, states, _ = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data.some(who)[0])
+        return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
+
+    def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:
+        """Each part's metrics of the newcomers' own models."""
+        algorithm = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
+        return {
+            part: meter.personal(algorithm, state.server, state.clients, self.data)
+            for part, meter in self.meters.items()
+        }

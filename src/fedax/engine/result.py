@@ -1,0 +1,134 @@
+"""What a run gives back, and how it is kept on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from safetensors.numpy import load_file, save
+
+from fedax import runtime
+from fedax.errors import FedaxError
+from fedax.evaluation.protocol import Clients
+from fedax.runs.files import CLIENTS, HISTORY, INFO, MODEL, PERSONAL, History, read_history, write_whole
+from fedax.vectors import Mixture, Vector
+
+if TYPE_CHECKING:
+    pass
+
+
+class Result:
+    """A finished run: `history`, `model`, `personal(client)`, `save(path)`."""
+
+    def __init__(
+        self,
+        history: History,
+        model: Any,
+        personal: Any | None,
+        clients: int,
+        info: dict[str, Any],
+        by_client: Clients | None = None,
+    ) -> None:
+        self.history = history
+        self.model = model  #: the shared model's parameters, a tree as the problem's init made it
+        self.clients = clients
+        self.info = info  #: algorithm, executor, seed and the like
+        self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
+        self._personal = personal
+
+    @property
+    def has_personal(self) -> bool:
+        """Whether clients have models of their own."""
+        return self._personal is not None
+
+    def personal(self, client: int) -> Any:
+        """A client's own model; the shared one for a method without personal models."""
+        if not 0 <= client < self.clients:
+            raise FedaxError(f"client must be in [0, {self.clients - 1}], not {client}")
+        if self._personal is None:
+            return self.model
+        return jax.tree.map(lambda a: a[client], self._personal)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the run to a directory; `fedax.load` reads it back."""
+        folder = Path(path)
+        if runtime.is_main_process():
+            folder.mkdir(parents=True, exist_ok=True)
+        structure = _structure(self.model)
+        write_whole(folder / MODEL, save(_flat(self.model)))
+        if self._personal is not None:
+            write_whole(folder / PERSONAL, save(_flat(self._personal)))
+        write_whole(folder / HISTORY, "".join(json.dumps(row) + "\n" for row in self.history).encode())
+        own = structure if self._personal is None else _structure(self._personal)
+        info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
+        if self.by_client is not None:
+            write_whole(folder / CLIENTS, json.dumps(self.by_client.as_json()).encode())
+        write_whole(folder / INFO, json.dumps(info, indent=1, default=str).encode())
+        return folder
+
+    def __repr__(self) -> str:
+        last = self.history[-1] if self.history else {}
+        shown = {k: round(v, 4) for k, v in last.items() if k in ("round", "test_accuracy", "test_loss", "train_loss")}
+        return f"Result({self.info.get('algorithm', '')}, {shown})"
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """Read a run that `Result.save` or the command line wrote."""
+    folder = Path(path)
+    try:
+        about = json.loads((folder / INFO).read_text())
+        model = _unflat(about["structure"], load_file(folder / MODEL))
+        personal = None
+        if (folder / PERSONAL).exists():
+            personal = _unflat(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
+        history = read_history(folder / HISTORY)
+        by_client = Clients.from_json(json.loads(path.read_text())) if (path := folder / CLIENTS).exists() else None
+    except FileNotFoundError as error:
+        raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
+    except Exception as error:
+        raise FedaxError(f"{folder} cannot be read: {error}") from error
+    return Result(history, model, personal, about["clients"], about["info"], by_client)
+
+
+def _flat(tree: Any) -> dict[str, np.ndarray[Any, Any]]:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "x"
+
+
+def _structure(tree: Any, path: tuple[Any, ...] = ()) -> Any:
+    """The tree's shape as JSON: containers with the names of their leaves."""
+    if isinstance(tree, dict):
+        return {"dict": {k: _structure(v, (*path, jax.tree_util.DictKey(k))) for k, v in tree.items()}}
+    if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
+        kind = "list" if isinstance(tree, list) else "tuple"
+        return {kind: [_structure(v, (*path, jax.tree_util.SequenceKey(i))) for i, v in enumerate(tree)]}
+    if isinstance(tree, Mixture):
+        return {"mixture": {k: _structure(v, (*path, jax.tree_util.GetAttrKey(k))) for k, v in vars(tree).items()}}
+    if jax.tree_util.all_leaves([tree]):
+        return _name(path)
+    raise FedaxError(f"parameters of type {type(tree).__name__} cannot be saved: use dicts, lists, tuples and arrays")
+
+
+def _unflat(structure: Any, leaves: dict[str, Any]) -> Any:
+    if isinstance(structure, str):
+        return jax.numpy.asarray(leaves[structure])
+    if "dict" in structure:
+        return {k: _unflat(v, leaves) for k, v in structure["dict"].items()}
+    if "mixture" in structure:
+        return Mixture(**{k: _unflat(v, leaves) for k, v in structure["mixture"].items()})
+    if "list" in structure:
+        return [_unflat(v, leaves) for v in structure["list"]]
+    return tuple(_unflat(v, leaves) for v in structure["tuple"])
+
+
+def unwrap(x: Any) -> Any:
+    """A plain parameter tree from a vector."""
+    return x.tree if isinstance(x, Vector) else x

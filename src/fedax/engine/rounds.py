@@ -1,0 +1,211 @@
+"""The engine: several rounds as one compiled program, and the state it carries.
+
+The program loops over rounds; in each it gathers the cohort's states, runs the cohort, updates the server and
+writes the states back. It stops by itself at the first NaN or infinity and keeps what was good before.
+
+Where clients' states exceed their budget they sit in a `Store` instead of on the devices, and a round is one call of
+a program that is given the cohort's rows and gives them back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from fedax.algorithms.base import Algorithm, Context
+from fedax.client.device_data import Data, Disk
+from fedax.client.draws import cohorts_program
+from fedax.client.plan import Plan
+from fedax.client.round import Client, cast_like
+from fedax.engine.executors import Executor, cohort_program, diagnostics
+from fedax.engine.store import Store
+from fedax.problem import Problem
+from fedax.runtime import readable
+
+SEGMENT = 64  # rounds that one call of the program may run
+
+
+@dataclasses.dataclass
+class State:
+    """What a run carries from round to round."""
+
+    server: Any
+    clients: Any  #: every client's state, stacked on the devices, or a `Store`
+    round: int = 0
+    diagnostics: Any = None  #: drift, diversity and residual of the last round
+
+    def take(self, who: Any) -> Any:
+        """The states of some clients, stacked."""
+        if isinstance(self.clients, Store):
+            return self.clients.take(who)
+        return jax.tree.map(lambda s: s[np.asarray(who)], self.clients)
+
+
+class Engine:
+    """Runs rounds of one method on one problem and federation."""
+
+    def __init__(self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: jax.Array) -> None:
+        self.problem, self.plan, self.executor, self.mesh, self.seed = problem, plan, executor, mesh, seed
+        self.segment = SEGMENT
+        self._drawn: tuple[tuple[int, int], np.ndarray[Any, np.dtype[np.int32]]] | None = None
+
+    def place(self, tree: Any) -> Any:
+        """Put arrays on every device."""
+        everywhere = NamedSharding(self.mesh, P())
+        if not self.mesh.is_multi_process:
+            return jax.device_put(tree, everywhere)
+        # every process has the same arrays and puts them on its own devices
+        hosted = jax.tree.map(np.asarray, tree)
+        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, everywhere, lambda at: a[at]), hosted)
+
+    def start(self, algorithm: Algorithm, x0: Any, store: Store | None = None) -> State:
+        """The state before the first round; clients' states on the devices unless there is a store for them."""
+        server, client = algorithm.init(x0), algorithm.client_init(x0)
+        if store is not None:
+            return State(jax.tree.map(jnp.copy, self.place(server)), store)
+        many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), client)
+        # copies: the compiled rounds reuse the memory of what they are given
+        return State(*jax.tree.map(jnp.copy, self.place((server, many))))
+
+    def personal(self, algorithm: Algorithm, state: State, data: Data | Disk, who: Any = None) -> Any:
+        """The own models of some clients, or of all, stacked."""
+        who = np.arange(self.plan.clients) if who is None else np.asarray(who)
+        each = min(len(who), data.at_once)
+
+        def build() -> Any:
+            def every(algorithm: Any, server: Any, states: Any, data: Data, seed: Any, who: Any) -> Any:
+                def one(here: Any) -> Any:
+                    i, state = here
+                    client = Client(self.problem, self.plan, data, i, seed, 0, algorithm.composite)
+                    return algorithm.personal(server, state, client.full())
+
+                return jax.lax.map(one, (who, states))
+
+            return jax.jit(every)
+
+        program = self.problem.program(("personal models", self.plan), build)
+        at = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
+        made = []
+        for first in range(0, len(who), each):
+            some = who[first : first + each]
+            own = program(at, state.server, state.take(some), data.some(some, each)[0], self.seed, some)
+            made.append(jax.block_until_ready(own))  # so that rows from disk are given up before the next come
+        return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
+
+    def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The clients of the rounds first .. first+count-1, one row a round; the last answer is kept."""
+        if self._drawn is None or self._drawn[0] != (first, count):
+            program = cohorts_program(self.plan.clients, self.plan.cohort)
+            self._drawn = (first, count), np.asarray(program(self.seed, jnp.arange(first, first + count)))
+        return self._drawn[1]
+
+    def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
+        """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
+        if isinstance(state.clients, Store):
+            return self._stored(algorithm, state, state.clients, min(rounds, self.segment), data)
+        server, clients, alive, done, diagnostics = self.run(algorithm, state, np.True_, rounds, data)
+        return State(server, clients, state.round + int(done), diagnostics), bool(alive)
+
+    def _stored(self, algorithm: Any, state: State, store: Store, rounds: int, data: Data | Disk) -> tuple[State, bool]:
+        """Rounds whose cohort's states come from a store and go back to it."""
+        build = functools.partial(_single, self.problem, self.plan, self.executor, self.mesh)
+        program = self.problem.program(("round", self.plan, self.executor, self.mesh), build)
+        who = self.cohorts(state.round, self.segment)[:rounds]
+        spare = self.executor.places - self.plan.cohort
+        server, diagnostics = state.server, state.diagnostics
+        for r, cohort in enumerate(who, state.round):
+            here = np.pad(cohort, (0, spare))
+            near = data.for_round(self.plan, self.seed, r, here)
+            updated, new, good, seen = program(algorithm, server, store.take(here), here, r, self.seed, near)
+            if not bool(good):
+                return State(server, store, r, diagnostics), False
+            store.put(cohort, jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            server, diagnostics = updated, seen
+        return State(server, store, state.round + rounds, diagnostics), True
+
+    def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
+        """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
+        spare = self.executor.places - self.plan.cohort
+        who = np.pad(self.cohorts(state.round, self.segment), ((0, 0), (0, spare)))
+        lanes = np.ndim(alive) == 1
+        build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
+        program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
+        count = min(rounds, self.segment)
+        near = data.for_round(self.plan, self.seed, state.round, who[0])  # rows on disk come round by round
+        return program(algorithm, state.server, state.clients, alive, who, state.round, count, self.seed, near)
+
+
+def _round(
+    problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, *, table: bool = False, lanes: bool = False
+) -> Any:
+    """round(algorithm, server, states, here, round, seed, data) -> server, cohort's states, finite?, diagnostics."""
+    cohort = cohort_program(problem, plan, executor, mesh, table=table, lanes=lanes)
+    taking_part = np.arange(executor.places) < plan.cohort
+
+    def a_round(algorithm: Any, server: Any, states: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
+        share = data.count[here] if plan.weighted else 1
+        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+        upload, new, measured = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
+        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
+        updated = cast_like(algorithm.at(ctx).update(server, upload, ctx), server)
+        # a state that is not finite shows in the squares; where these are, nobody looks through the states again
+        good = jax.lax.cond(jnp.all(jnp.isfinite(measured)), lambda: jnp.array(True), lambda: finite(new))
+        return updated, new, finite(updated) & good, diagnostics(upload, measured)
+
+    return a_round
+
+
+def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
+    return jax.jit(_round(problem, plan, executor, mesh), out_shardings=readable(mesh))
+
+
+def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
+    """run(algorithm, server, clients, alive, who, first, count, seed, data)
+    -> server, clients, alive, good rounds, the last one's diagnostics.
+
+    With `lanes`, algorithm, server, clients and alive have a leading axis: a grid of settings of one method goes
+    through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
+    was before.
+    """
+    a_round = _round(problem, plan, executor, mesh, table=True, lanes=lanes)
+    taking_part = np.arange(executor.places) < plan.cohort
+
+    def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
+        updated, new, good, seen = a_round(algorithm, server, clients, here, round, seed, data)
+        good = alive & good
+        at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
+        clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
+        return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good, seen
+
+    side_by_side = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None)) if lanes else one
+
+    @functools.partial(jax.jit, donate_argnums=(1, 2), out_shardings=readable(mesh))
+    def rounds(
+        algorithm: Any, server: Any, clients: Any, alive: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
+    ) -> Any:
+        def body(carry: Any) -> Any:
+            r, server, clients, alive, done, last = carry
+            server, clients, alive, seen = side_by_side(
+                algorithm, server, clients, alive, who[r], first + r, seed, data
+            )
+            last = jnp.where(jnp.expand_dims(alive, -1), seen, last)
+            return r + 1, server, clients, alive, jnp.where(alive, r + 1, done), last
+
+        shape = jnp.shape(alive)
+        start = (jnp.int32(0), server, clients, alive, jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, 3), jnp.float32))
+        return jax.lax.while_loop(lambda c: (c[0] < count) & jnp.any(c[3]), body, start)[1:]
+
+    return rounds
+
+
+def finite(tree: Any) -> jax.Array:
+    """Whether no leaf holds NaN or infinity."""
+    bounds = [jnp.isfinite(jnp.max(jnp.abs(leaf), initial=0)) for leaf in jax.tree.leaves(tree)]
+    return jnp.all(jnp.array(bounds)) if bounds else jnp.array(True)

@@ -1,0 +1,241 @@
+"""Carrying out an experiment: everything is checked, then each method and seed runs in its own directory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedax.engine import Result, Simulation
+from fedax.errors import DivergedError, FedaxError
+from fedax.experiments.budget import hold_equal
+from fedax.experiments.building import options, prepare
+from fedax.experiments.file_tables import AlgorithmTable
+from fedax.experiments.folder import RunFolder, Status, describe_clients, resolved_comparison, resolved_run, run_name
+from fedax.experiments.interrupts import Interrupt, Stopped, deferred
+from fedax.experiments.schema import Experiment
+from fedax.experiments.trackers import tracked, trackers
+from fedax.problem import Problem
+from fedax.runs.files import EXPERIMENT, RUNS, STATUS, claim, refuse_taken, write_json
+from fedax.runtime import is_main_process
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One method and one seed: where its files are, how it ended, and the last row of its history."""
+
+    label: str
+    seed: int
+    folder: Path
+    status: Status = "running"
+    round: int = 0
+    message: str = ""
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rounds: int = 0  #: those that it is to run; 0 where all run as many
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What an experiment made: its directory and its runs, in order, up to the last that began.
+
+    worked: how many of them ran now; when a comparison goes on, the others had ended before.
+    left: how many were planned and have not begun, after Ctrl-C.
+    """
+
+    folder: Path
+    runs: list[Run]
+    comparison: bool
+    worked: int
+    left: int = 0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.left > 0 or any(run.status == "interrupted" for run in self.runs)
+
+
+class Progress:
+    """Told what happens; does nothing. Subclass it to show a bar."""
+
+    def say(self, sentence: str) -> None:
+        """Something to know before the runs begin."""
+
+    def begin(self, runs: list[Run], rounds: int) -> None:
+        """All is checked, and these runs follow."""
+
+    def start(self, run: Run) -> None:
+        """A run begins."""
+
+    def goes_on(self, run: Run, round: int) -> None:
+        """The run had begun before, and goes on after this round; 0 where it had no checkpoint."""
+
+    def advance(self, rounds: int) -> None:
+        """The current run has done so many rounds."""
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """The current run was evaluated."""
+
+    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
+        """Further settings of a sweep are done, so many of all; the best so far in words."""
+
+    def end(self, run: Run) -> None:
+        """A run ended."""
+
+    def stopping(self) -> None:
+        """Ctrl-C was pressed, and the current run stops after its round."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A run that is planned, and the method that it is of."""
+
+    run: Run
+    table: AlgorithmTable
+
+
+def plan(experiment: Experiment, out: Path) -> list[Task]:
+    """Every method with every seed; one run fills `out`, several fill `out/runs/<label>-seed<k>`."""
+    pairs = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
+    where = [out / RUNS / run_name(table, seed) if len(pairs) > 1 else out for table, seed in pairs]
+    return [
+        Task(Run(str(table.label), seed, folder, rounds=experiment.of(table).rounds), table)
+        for (table, seed), folder in zip(pairs, where, strict=True)
+    ]
+
+
+def run(
+    experiment: Experiment,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    progress: Progress | None = None,
+    tuned: bool = False,
+) -> Outcome:
+    """Run every method with every seed, as `plan` says; `resume` goes on with what did not come to its end.
+
+    Where methods make personal models, training alone runs beside them; a budget gives each method its rounds. Bad
+    input raises before anything is written. A run that diverges keeps its last good model, and the others go on; after
+    Ctrl-C the current run keeps what it has and no other begins.
+
+    only: the labels of the methods that run now, if not all; `resume` goes on with the others.
+    tuned: `out` holds the experiment's tuning, and nothing else.
+    """
+    if not tuned:
+        refuse_taken(out)
+    progress = progress or Progress()
+    experiment = experiment.with_yardstick()
+    prepared = prepare(experiment)
+    experiment, shares = hold_equal(experiment, *prepared)
+    tasks = plan(experiment, out)
+    now = [task for task in tasks if not only or task.run.label in only]
+    runner = Runner(experiment, now, prepared=prepared)
+    for sentence in shares:
+        progress.say(sentence)
+    comparison = len(tasks) > 1
+    if comparison:
+        if not tuned:
+            claim(out)
+        write_json(out / EXPERIMENT, resolved_comparison(experiment, [task.run.folder.name for task in tasks]))
+    done = runner.carry_out(progress)
+    return Outcome(out, done, comparison, len(done), len(now) - len(done))
+
+
+class Runner:
+    """A checked experiment and those of its runs that are to be carried out."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        tasks: Sequence[Task],
+        *,
+        resume: bool = False,
+        prepared: tuple[Problem, Any] | None = None,
+    ) -> None:
+        self.experiment, self.tasks, self.resume = experiment, tasks, resume
+        self.trackers = trackers(experiment.log or ()) if is_main_process() else []
+        self.problem, self.federation = prepared or prepare(experiment)
+        self.clients = describe_clients(self.federation)
+        for table in {task.run.label: task.table for task in tasks}.values():
+            # the constructor checks; the seed changes nothing about that
+            how = options(experiment.of(table), experiment.seeds[0])
+            Simulation(self.problem, self.federation, table.build(), **how)
+
+    def carry_out(self, progress: Progress) -> list[Run]:
+        """Carry out the runs, each in its directory, up to the one that Ctrl-C ended."""
+        done: list[Run] = []
+        progress = tracked(progress, self.trackers)
+        progress.begin([task.run for task in self.tasks], self.experiment.rounds)
+        with deferred(progress.stopping) as interrupt:
+            for task in self.tasks:
+                progress.start(task.run)
+                simulation, folder = self._begin(task, progress)
+                done.append(_carry_out(task.run, simulation, folder, progress, interrupt))
+                progress.end(done[-1])
+                if interrupt.asked:
+                    break
+        return done
+
+    def _begin(self, task: Task, progress: Progress) -> tuple[Simulation, RunFolder]:
+        """The simulation of one run, from its last checkpoint where it is to go on, and its directory."""
+        path, seed, experiment = task.run.folder, task.run.seed, self.experiment.of(task.table)
+        began = (path / STATUS).is_file()
+        simulation = Simulation(
+            self.problem,
+            self.federation,
+            task.table.build(),
+            out=path,
+            protocol=self.experiment.compared,
+            checkpoint_every=self.experiment.checkpoint_every,
+            resume=self.resume,
+            **options(experiment, seed),
+        )
+        if began:
+            progress.goes_on(task.run, simulation.state.round)
+        folder = RunFolder(path, experiment.rounds, self.clients)
+        folder.begin(resolved_run(self.experiment, task.table, seed), simulation)
+        return simulation, folder
+
+
+def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: Progress, interrupt: Interrupt) -> Run:
+    """Run one simulation to its end, whatever that is, and write what it made."""
+
+    def advance(rounds: int) -> None:
+        progress.advance(rounds)
+        folder.still_running(rounds)
+        interrupt.check()
+
+    simulation.on_progress = advance
+    checkpoints = simulation.checkpoints
+    assert checkpoints is not None
+    status: Status = "finished"
+    message = ""
+    kept: Result | None = None
+    try:
+        try:
+            for row in simulation:
+                progress.evaluated(row)
+                interrupt.check()
+        except Stopped:
+            if simulation.state.round < simulation.rounds:
+                status, message = "interrupted", f"interrupted after round {simulation.state.round}"
+                checkpoints.save()
+    except DivergedError as error:
+        status, message, kept = "diverged", str(error), error.result
+    except FedaxError as error:
+        status, message = "failed", str(error)
+    except BaseException as error:
+        ended: Status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        folder.status(ended, simulation.state.round, str(error))
+        raise
+    made = simulation.result if kept is None else kept
+    reached = int(made.info["rounds"])
+    with contextlib.suppress(*([OSError] if status == "failed" else [])):  # the disk may be full, as the message says
+        made.save(plan.folder)
+        folder.clients(simulation)
+        folder.status(status, reached, message)
+    if status in ("finished", "diverged"):  # only now: a run that is killed while it saves can still go on
+        checkpoints.clear()
+    metrics = dict(simulation.history[-1]) if simulation.history else {}
+    return dataclasses.replace(plan, status=status, round=reached, message=message, metrics=metrics)

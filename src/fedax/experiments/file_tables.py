@@ -1,0 +1,274 @@
+"""The tables of an experiment file but for [sweep]: their fields, and what each may be.
+
+Hyper-parameters, partitions, regularizers and model options are checked by building what they describe, so a
+mistake in them is found when the file is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fedax import data
+from fedax.algorithms import Algorithm, build
+from fedax.data import Federation, Partition
+from fedax.data.generators.lazy import SHOWN, Lazy, lazily
+from fedax.errors import FedaxError, unknown
+from fedax.models import model
+from fedax.models.augmentation import AUGMENTATIONS
+from fedax.problem.losses import LOSSES
+from fedax.regularizers import Regularizer, regularizer
+from fedax.schedules import SCHEDULES, Schedule, schedule
+
+if TYPE_CHECKING:
+    from flax import linen as nn
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Table(BaseModel):
+    """A table with a fixed set of fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class NamedTable(BaseModel):
+    """A table whose further fields depend on the name it gives."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    name: str = Field(description="a name that `fedax list` shows")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The fields that belong to the named thing."""
+        return dict(self.model_extra or {})
+
+
+class AlgorithmTable(NamedTable):
+    """[algorithm]: a method and its hyper-parameters; `rounds` where it has not those of the experiment."""
+
+    label: Annotated[str, Field(min_length=1)] | None = None
+    rounds: Count | None = None
+
+    def build(self) -> Algorithm:
+        """The method.
+
+        >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
+        InverseTime(initial=0.1, per='round', decay=1)
+        """
+        return _method(self.name, self.options)
+
+    def resolved(self) -> dict[str, Any]:
+        """Name, label and every hyper-parameter, those left at their defaults too.
+
+        >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
+        {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
+        """
+        values = _written_out(self.build(), self.options)
+        rounds = {} if self.rounds is None else {"rounds": self.rounds}
+        return {"name": values["name"], "label": self.label or values["name"], **rounds, **values}
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> AlgorithmTable:
+        self.build()
+        return self
+
+
+class PartitionTable(NamedTable):
+    """[data.partition]: how the rows are divided among clients."""
+
+    def build(self) -> Partition:
+        """The partition.
+
+        >>> PartitionTable(name="ByLabel", clients=20, labels=2).build()
+        ByLabel(clients=20, labels=2)
+        """
+        return data.partition(self.name, **self.options)
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> PartitionTable:
+        self.build()
+        return self
+
+
+class ModelTable(NamedTable):
+    """[model]: a model and its options; `outputs` follows from the data unless given."""
+
+    outputs: Count | None = None
+
+    def build(self, outputs: int) -> nn.Module:
+        """The model with a number of outputs.
+
+        >>> ModelTable(name="mlp", hidden=[64]).build(10).outputs
+        10
+        """
+        return model(self.name, outputs=outputs, **self.options)
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> ModelTable:
+        self.build(self.outputs or 1)
+        return self
+
+
+class DataTable(NamedTable):
+    """[data]: a dataset. Rows are divided by `partition`, or by the client column of a table, and each client's by
+    `split` into train, validation and test; with `test = "official"` all clients have the dataset's own test set, and
+    `split` is (train, validation). A dataset that comes divided has options of its own instead; where its clients are
+    functions of their numbers, `lazy` makes them as they are needed, and `shown` of them are evaluated."""
+
+    split: list[float] | None = None
+    seed: Seed = 0
+    test: Literal["official"] | None = None
+    partition: PartitionTable | None = None
+    lazy: bool = False
+    shown: Count | None = None
+
+    def build(self) -> Federation | Lazy:
+        """The federation.
+
+        >>> DataTable(name="lasso", preset="thesis-III", dimension=16, clients=4).build().clients
+        4
+        """
+        if self.lazy:
+            return lazily(self.name, seed=self.seed, shown=self.shown or SHOWN, **self.options)
+        if self.name in data.FEDERATIONS:
+            seed = {"seed": self.seed} if data.FEDERATIONS[self.name].presets else {}
+            return data.divided(self.name, **seed, **self.options)
+        rule = None if self.partition is None else self.partition.build()
+        return data.load(self.name, partition=rule, split=self.split, seed=self.seed, test=self.test, **self.options)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _comes_divided(cls, table: Any) -> Any:
+        name = table.get("name") if isinstance(table, dict) else None
+        if isinstance(name, str) and name in data.FEDERATIONS:
+            unused = ["split", "partition", "test", *([] if data.FEDERATIONS[name].presets else ["seed"])]
+            for field in unused:
+                if table.get(field) not in (None, 0):  # a resolved experiment says that there is none
+                    raise FedaxError(f"{field} must be left out: {name} comes divided among clients")
+        return table
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in data.DATASETS | data.FEDERATIONS:
+            raise unknown("dataset", name, data.DATASETS | data.FEDERATIONS)
+        return name
+
+    @model_validator(mode="after")
+    def _resolve(self) -> DataTable:
+        if self.shown is not None and not self.lazy:
+            raise FedaxError(f"shown is {self.shown}: it goes with lazy = true")
+        if self.lazy:
+            self.shown = lazily(self.name, seed=self.seed, shown=self.shown or SHOWN, **self.options).shown
+        if self.name in data.FEDERATIONS:
+            for field, value in data.FEDERATIONS[self.name].resolved(self.options).items():
+                setattr(self, field, list(value) if isinstance(value, tuple) else value)
+            return self
+        dataset = data.DATASETS[self.name]
+        for field in self.options:
+            if field not in dataset.options:
+                raise unknown("field of [data]", field, [*type(self).model_fields, *dataset.options])
+        for field, value in dataset.resolved(self.options).items():
+            if value is not None:
+                setattr(self, field, value)
+        if self.test is not None and dataset.read_test is None:
+            raise FedaxError(f"test must be left out: {self.name} has no test set of its own")
+        if self.split is None:
+            self.split = [0.7, 0.1, 0.2] if self.test is None else [1.0, 0.0]
+        if self.options.get("client") is None:
+            self.partition = self.partition or PartitionTable(name="IID", clients=10)  # type: ignore[call-arg]
+        elif self.partition is not None:
+            raise FedaxError(
+                f"partition must be left out: the client column {self.options['client']!r} divides the rows"
+            )
+        return self
+
+
+class RegularizerTable(NamedTable):
+    """[problem.regularizer]: psi and its fields."""
+
+    def build(self) -> Regularizer:
+        """The regularizer.
+
+        >>> RegularizerTable(name="L1", strength=0.3).build()
+        L1(on=None, strength=0.3)
+        """
+        return regularizer(self.name, **self.options)
+
+    @model_validator(mode="after")
+    def _resolve(self) -> RegularizerTable:
+        made = self.build()
+        self.name = made.name
+        for field in dataclasses.fields(made):
+            setattr(self, field.name, getattr(made, field.name))
+        return self
+
+
+class ProblemTable(Table):
+    """[problem]: what is minimised; the loss follows from the data unless given."""
+
+    loss: str | None = None
+    regularizer: RegularizerTable | None = None
+    augment: str | None = None
+
+    @field_validator("loss")
+    @classmethod
+    def _is_known(cls, loss: str | None) -> str | None:
+        if loss is not None and loss not in LOSSES:
+            raise unknown("loss", loss, LOSSES)
+        return loss
+
+    @field_validator("augment")
+    @classmethod
+    def _is_known_augmentation(cls, augment: str | None) -> str | None:
+        if augment not in (None, "none", *AUGMENTATIONS):
+            raise unknown("augmentation", augment, ("none", *AUGMENTATIONS))
+        return None if augment == "none" else augment
+
+
+def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:
+    """A method from its table."""
+    made = build(name, **{key: _hyperparameter(path + key, value) for key, value in options.items()})
+    whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
+        f.name: float(value)
+        for f in dataclasses.fields(made)  # type: ignore[arg-type]
+        if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
+    }
+    return dataclasses.replace(made, **whole)  # type: ignore[type-var]
+
+
+def _written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:
+    """A method's table with every hyper-parameter, those left at their defaults too."""
+    values: dict[str, Any] = {"name": type(made).__name__}
+    for f in dataclasses.fields(made):  # type: ignore[arg-type]
+        value, given = getattr(made, f.name), options.get(f.name)
+        whole = _written_out(value, given or {}) if isinstance(value, Algorithm) else options.get(f.name, value)
+        values[f.name] = whole
+    return values
+
+
+def _hyperparameter(key: str, value: Any) -> Any:
+    """A value as a method takes it; a table with a name is a method, with a kind a schedule."""
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        return _method(value["name"], {k: v for k, v in value.items() if k != "name"}, f"{key}.")
+    if isinstance(value, dict):
+        return _schedule(key, value)
+    if not isinstance(value, bool | int | float | str):
+        raise FedaxError(f"{key} is {value!r}: it must be a number, a name, true or false, or a schedule's table")
+    return value
+
+
+def _schedule(key: str, table: dict[str, Any]) -> Schedule:
+    options = dict(table)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str):
+        raise FedaxError(f"{key} is {table}: a schedule needs kind, one of {', '.join(SCHEDULES)}; a method, name")
+    for name, value in options.items():
+        if name != "per" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise FedaxError(f"{key}.{name} is {value!r}: it must be a number")
+    return schedule(kind, **options)

@@ -1,0 +1,99 @@
+"""What a run over a network measures: rows of its history from clients' metrics, and what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedax.client.cost import cost
+from fedax.client.device_data import Data
+from fedax.client.round import Client
+from fedax.data import Federation
+from fedax.evaluation import Measurement, summary
+from fedax.evaluation.structure import structure, truth_of, value_at
+from fedax.flower.agreement import Setting
+from fedax.flower.messages import Answer, Hello
+from fedax.flower.privacy import public_parts
+from fedax.vectors import Vector
+
+PARTS = ("train", "validation", "test")
+
+
+def evaluation(
+    setting: Setting, clients: Mapping[int, Hello], answers: Mapping[int, Answer], model: Any
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """A row of the history, over the clients that answered, and each client's own values."""
+    row: dict[str, float] = {}
+    values: dict[str, dict[str, list[float | None]]] = {}
+    names = sorted({name for answer in answers.values() for name in answer.metrics})
+    for name in names:
+        part, _, metric = name.rpartition(".")
+        who = [client for client in sorted(answers) if np.isfinite(answers[client].metrics.get(name, np.nan))]
+        if part.removeprefix("personal_") not in PARTS or not who:
+            continue
+        place = PARTS.index(part.removeprefix("personal_"))
+        found = np.array([answers[client].metrics[name] for client in who])
+        rows = np.array([clients[client].rows[place] for client in who], np.float64)
+        row |= summary(f"{part}_", {metric: Measurement(found, rows)})
+        every: list[float | None] = [None] * (setting.clients or 0)
+        for client, value in zip(who, found.tolist(), strict=True):
+            every[client] = value
+        values.setdefault(part, {})[metric] = every
+    psi = setting.problem.regularizer
+    if row and psi is not None and setting.algorithm.shared:
+        value = value_at(setting.problem, model)
+        row |= {f"{part}_objective": row[f"{part}_loss"] + value for part in PARTS if f"{part}_loss" in row}
+        if not psi.smooth:
+            info = {} if setting.federation is None else setting.federation.info
+            row |= structure(psi, jax.device_get(model), truth_of(info), setting.zero_below)
+    return row, values
+
+
+class Costs:
+    """The shape of an upload, and what rounds have cost: traced on made-up rows, for the server has none."""
+
+    def __init__(self, setting: Setting, x0: Vector, hello: Hello) -> None:
+        self.setting = setting
+        algorithm = setting.algorithm
+        arrays = {name: np.zeros((1, *shape), dtype) for name, (shape, dtype) in hello.layout.items()}
+        alone = setting.plan(Federation.from_clients([arrays]))
+        plan = dataclasses.replace(alone, max_steps=hello.steps)
+        one, zero = jnp.ones(1, jnp.int32), jnp.zeros(1, jnp.int32)
+        seed = jax.random.key(setting.seed)
+        client = Client(
+            setting.problem,
+            plan,
+            Data(jax.tree.map(jnp.asarray, arrays), zero, one, one),
+            0,
+            seed,
+            0,
+            algorithm.composite,
+        )
+
+        def upload(x: Any) -> Any:
+            return client.work(algorithm, algorithm.broadcast(algorithm.init(x)), algorithm.client_init(x))[0]
+
+        self.upload = jax.eval_shape(upload, x0)  #: shapes and dtypes of what goes up
+        self.public = frozenset() if setting.privacy is None else public_parts(client, algorithm, x0)
+        self._cost = cost(client, algorithm, x0)
+        self.counters = [0, 0, 0]  #: gradients, floats up, floats down
+
+    @property
+    def row(self) -> dict[str, int]:
+        """The counters by name."""
+        return dict(zip(("gradients", "floats_up", "floats_down"), self.counters, strict=True))
+
+    def count(self, who: Sequence[Hello]) -> None:
+        """Add what these clients did in a round."""
+        for hello in who:
+            spent = self._cost.gradients(hello.rows[0], hello.steps, self.setting.batch_size)
+            self.counters = [
+                self.counters[0] + int(spent),
+                self.counters[1] + self._cost.up,
+                self.counters[2] + self._cost.down,
+            ]

@@ -1,0 +1,30 @@
+"""A round under secure aggregation: the server learns the mean of the uploads, and who is in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from fedax.flower.messages import Answer, Flat, Order, order_content
+from fedax.flower.network import Network
+from fedax.flower.secure_aggregation import Mean
+
+log = logging.getLogger("flwr.fedax")
+
+
+def ask_for_mean(
+    network: Network, orders: Mapping[int, Order], like: Flat, *, reach: float, timeout: float
+) -> dict[int, Answer]:
+    """Send each client its order; the mean of the uploads as the answer of each client that is in it.
+
+    The mean of these answers is that mean again. Nobody is in it if too few clients were there to the end.
+    """
+    nodes = {node: client for client in orders if (node := network.node(client)) is not None}
+    round = next(iter(orders.values())).round + 1
+    weights = [network.clients[client].rows[0] for client in nodes.values()] if network.setting.weighted else [1]
+    contents = {node: order_content(orders[client]) for node, client in nodes.items()}
+    total = Mean(reach, timeout).ask(network.grid, contents, like, round=round, max_weight=float(max(weights)))
+    found = {} if total is None else {nodes[node]: Answer(upload=total.mean) for node in total.beside}
+    if missing := sorted(orders.keys() - found.keys()):
+        log.warning("round %d: not in the mean are the clients %s", round, ", ".join(map(str, missing)))
+    return found

@@ -1,0 +1,1 @@
+"""What makes CPUs fast: convolution, pooling, dense products and loops, each with the plain form beside it."""

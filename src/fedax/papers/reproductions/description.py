@@ -1,0 +1,316 @@
+"""What a reproduction says of itself: one TOML file each in `tables/`, the paper's figures and claims among it.
+
+title, paper, where, note           what it is, and where in the paper
+data, minutes, hours                what must be at hand, the rough time at small and, where it is long, at paper scale
+departures.always, .paper, .small   where the setting is not the paper's, a sentence each
+experiment                          an experiment as `fedax run` takes it, at the paper's scale, or
+measure                             a function of `fedax.papers.reproductions.special` instead, with its settings
+part                                several experiments: each sets some fields anew, and may take some methods alone
+small                               what is set anew, which parts and which methods are taken, at small scale
+quantity                            what figures and claims are about unless they say otherwise
+figures                             the paper's numbers: values by method, and the tolerance
+claim                               larger = or smaller = this, than = that (a quantity, a method or a number)
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fedax.errors import FedaxError, unknown
+from fedax.papers.reproductions.merging import merged
+
+if TYPE_CHECKING:
+    from fedax.experiments import Experiment
+
+Scale: TypeAlias = Literal["small", "paper"]
+SCALES: tuple[Scale, ...] = ("small", "paper")
+ONE_SEED = "One seed."
+PAPERS = {
+    "apfl": "Deng, Kamani and Mahdavi (2020), Adaptive Personalized Federated Learning",
+    "feddeper": "Zhou et al. (2022), Depersonalized Federated Learning",
+    "fedspeed": "Sun, Shen, Huang, Ding and Tao (2023), FedSpeed",
+    "pfedfbe": "Personalized Federated Composite Learning with Forward-Backward Envelopes (2022)",
+    "thesis": "Yuan (2022), On Principled Local Optimization Methods for Federated Learning",
+}
+
+
+class Table(BaseModel):
+    """A table with a fixed set of fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Quantity(Table):
+    """A number that a method comes to: a column of its history at the last round, unless more is said.
+
+    part: of which part; without one, all parts together (folds, for one).
+    model: "shared", "localised" or "personal": the mean over clients of that model's metric; "own": the personal
+        model where there is one, else the shared.
+    group: "all" the clients that training drew from, or those "unseen".
+    reaches: the first evaluated round from 1 on at which the metric is this, infinite if there is none.
+    quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
+    over: the mean over the last so many rounds.
+    minus: the same with some fields set anew, to be taken off.
+
+    >>> str(Quantity(method="FedAvg", part="i.i.d.", model="localised", metric="test_accuracy"))
+    'i.i.d.: FedAvg (localised test accuracy)'
+    """
+
+    method: str
+    part: str | None = None
+    metric: str = "test_accuracy"
+    model: Literal["shared", "localised", "personal", "own"] | None = None
+    group: Literal["all", "unseen"] = "all"
+    reaches: float | None = None
+    quickest: bool = False
+    over: int | None = None
+    minus: dict[str, Any] | None = None
+
+    @property
+    def percent(self) -> bool:
+        """Whether its number is given in percent."""
+        return self.metric.endswith("accuracy") and self.reaches is None
+
+    @property
+    def words(self) -> str:
+        """What is measured, without whose it is."""
+        owner = {None: "", "own": ""}.get(self.model, f"{self.model} ")
+        words = f"{owner}{self.metric.replace('_', ' ')}"
+        if self.reaches is not None:
+            words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
+        if self.over is not None:
+            words += f", last {self.over} rounds"
+        if self.group == "unseen":
+            words += ", new clients"
+        return words
+
+    def __str__(self) -> str:
+        whole = f"{self.part}: " * bool(self.part) + f"{self.method} ({self.words})"
+        return whole if self.minus is None else f"{whole}, less that of {', '.join(map(str, self.minus.values()))}"
+
+    def subtrahend(self) -> Quantity | None:
+        """What is taken off."""
+        return None if self.minus is None else self.model_copy(update={**self.minus, "minus": None})
+
+
+class Figure(Table):
+    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio."""
+
+    quantity: Quantity
+    value: float
+    tolerance: float | None = None
+    factor: float | None = None
+
+    @model_validator(mode="after")
+    def _is_judged(self) -> Figure:
+        if self.tolerance is None and self.factor is None and not self.quantity.percent:
+            raise FedaxError(f"{self.quantity} needs a tolerance or a factor: only accuracies have a default")
+        return self
+
+
+class PaperClaim(Table):
+    """A sentence of the paper about two quantities, or one and a number."""
+
+    says: str
+    left: Quantity
+    relation: Literal["larger", "smaller"]
+    right: Quantity | float
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """Those it is about."""
+        return [q for q in (self.left, self.right) if isinstance(q, Quantity)]
+
+
+class Departures(Table):
+    """Where the setting is not the paper's: at either scale, at each."""
+
+    always: list[str] = []
+    paper: list[str] = []
+    small: list[str] = []
+
+
+class Part(Table):
+    """One experiment of several, as a change of the common one."""
+
+    name: str = ""
+    set: dict[str, Any] = {}
+    methods: list[str] = []
+
+
+class Small(Table):
+    """The difference between the paper's scale and the small one: for all parts, and for some."""
+
+    set: dict[str, Any] = {}
+    part: dict[str, dict[str, Any]] = {}
+    parts: list[str] = []
+    methods: list[str] = []
+
+
+class ScaledSetting(Table):
+    """A part at a scale: the experiment's table, or what a measure is told."""
+
+    part: str
+    table: dict[str, Any]
+
+    def experiment(self) -> Experiment:
+        """The experiment that the table describes."""
+        from fedax.experiments import parse
+
+        return parse(self.table)
+
+    @property
+    def methods(self) -> list[str]:
+        """The labels of its methods."""
+        if "algorithm" in self.table:
+            return [str(one.get("label", one["name"])) for one in self.table["algorithm"]]
+        return [str(label) for label in self.table.get("methods", ())]
+
+
+class Reproduction(Table):
+    """An experiment of a paper. `load` gives it by its id."""
+
+    id: str
+    title: str
+    paper: str
+    where: str
+    note: str
+    data: list[str] = []
+    minutes: float
+    hours: float | None = None
+    departures: Departures = Departures()
+    experiment: dict[str, Any] | None = None
+    measure: str | None = None
+    settings: dict[str, Any] = {}
+    part: list[Part] = Field(default=[Part()], min_length=1)
+    small: Small = Small()
+    figures: list[Figure] = []
+    claims: list[PaperClaim] = []
+
+    def at(self, scale: Scale) -> list[ScaledSetting]:
+        """The parts at a scale."""
+        common = self.settings if self.experiment is None else {"name": self.id, **self.experiment}
+        settings = [ScaledSetting(part=p.name, table=merged(common, p.set, only=p.methods)) for p in self.part]
+        if scale == "paper":
+            return settings
+        return [self._smaller(one) for one in settings if not self.small.parts or one.part in self.small.parts]
+
+    def _smaller(self, whole: ScaledSetting) -> ScaledSetting:
+        """A part at small scale."""
+        table = merged(merged(whole.table, self.small.set), self.small.part.get(whole.part, {}))
+        return ScaledSetting(
+            part=whole.part, table=merged(table, {}, only=[m for m in self.small.methods if m in whole.methods])
+        )
+
+    def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
+        """Every place where the setting at a scale departs from the paper: not in its one seed, where there are more.
+
+        >>> load("feddeper-table1").departing("paper", seeds=3)
+        ['The paper prints no batch size: here 50.']
+        """
+        every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
+        return [words for words in every if words != ONE_SEED or seeds == 1]
+
+    def asked(self, scale: Scale) -> tuple[list[Figure], list[PaperClaim]]:
+        """The figures and claims about what is run at a scale."""
+        there = {setting.part: setting.methods for setting in self.at(scale)}
+
+        def run(quantity: Quantity) -> bool:
+            both = [quantity, *[q for q in [quantity.subtrahend()] if q is not None]]
+            return all(any(q.part in (None, part) and q.method in m for part, m in there.items()) for q in both)
+
+        figures = [figure for figure in self.figures if run(figure.quantity)]
+        return figures, [claim for claim in self.claims if all(map(run, claim.quantities))]
+
+    def quantities(self, scale: Scale) -> list[Quantity]:
+        """All that figures and claims ask for at a scale."""
+        figures, claims = self.asked(scale)
+        every = [*(figure.quantity for figure in figures), *(q for claim in claims for q in claim.quantities)]
+        return list({str(quantity): quantity for quantity in every}.values())
+
+
+def ids() -> list[str]:
+    """The ids, in order.
+
+    >>> "apfl-table2" in ids()
+    True
+    """
+    found = (entry.name for entry in (files("fedax.papers.reproductions") / "tables").iterdir())
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+
+
+@cache
+def load(name: str) -> Reproduction:
+    """A reproduction by its id.
+
+    >>> load("apfl-table2").where
+    'Table 2'
+    >>> load("apfl-tabel2")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown reproduction 'apfl-tabel2': did you mean 'apfl-table2'? Allowed: apfl-fig2, ...
+    """
+    if name not in ids():
+        raise unknown("reproduction", name, ids())
+    text = (files("fedax.papers.reproductions") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
+    return described(name, tomllib.loads(text))
+
+
+def described(name: str, table: Mapping[str, Any]) -> Reproduction:
+    """A reproduction from the table of its file."""
+    plain = {key: value for key, value in table.items() if key not in ("quantity", "figures", "claim", "pooled")}
+    common, parts = table.get("quantity", {}), [part["name"] for part in table.get("part", ())]
+    if table.get("pooled"):
+        parts = []
+    if plain["paper"] not in PAPERS:
+        raise unknown("paper", plain["paper"], PAPERS)
+    figures = [figure for group in table.get("figures", ()) for figure in _figures(group, common)]
+    claims = [claim for one in table.get("claim", ()) for claim in _claims(one, common, parts)]
+    return Reproduction(id=name, **plain, figures=figures, claims=claims)
+
+
+def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Figure]:
+    """One figure for each method of a group."""
+    judged = {key: group[key] for key in ("tolerance", "factor") if key in group}
+    about = {key: value for key, value in group.items() if key not in ("values", "tolerance", "factor")}
+    for method, value in group["values"].items():
+        yield Figure(quantity=Quantity(**{**common, **about, "method": method}), value=value, **judged)
+
+
+def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[str]) -> Iterator[PaperClaim]:
+    """One claim for each of the things that it is larger or smaller than; for each part, where it names none."""
+    relation: Literal["larger", "smaller"] = "larger" if "larger" in one else "smaller"
+    about = {k: v for k, v in one.items() if k not in ("says", "larger", "smaller", "than")}
+    several = one["than"] if isinstance(one["than"], list) else [one["than"]]
+    for other in several:
+        named = any("part" in side for side in (about, one[relation], other) if isinstance(side, Mapping))
+        for part in [None] if named or not parts else parts:
+            at = {**common, **about, **({} if part is None else {"part": part})}
+            left, right = (_quantity(side, at) for side in (one[relation], other))
+            assert isinstance(left, Quantity)
+            says = one.get("says") or _sentence(left, relation, right)
+            yield PaperClaim(
+                says=f"{part}: {says}" if part and "says" in one else says, left=left, relation=relation, right=right
+            )
+
+
+def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:
+    if isinstance(side, int | float):
+        return float(side)
+    return Quantity(**{**about, **({"method": side} if isinstance(side, str) else side)})
+
+
+def _sentence(left: Quantity, relation: str, right: Quantity | float) -> str:
+    if not isinstance(right, Quantity):
+        return f"{left} {'above' if relation == 'larger' else 'below'} {right:g}"
+    words = {"larger": "above", "smaller": "below"}[relation]
+    whole = "" if left.part is None else f"{left.part}: "
+    if left.model_copy(update={"method": right.method}) == right:
+        return f"{whole}{left.method} {words} {right.method} in {left.words}"
+    other = str(right).removeprefix(whole)
+    return f"{left} {words} {other}"

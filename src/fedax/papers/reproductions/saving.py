@@ -1,0 +1,87 @@
+"""The result of a reproduction as a file, and those that come with Fedax."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fedax.errors import FedaxError
+from fedax.papers.reproductions.description import Scale
+from fedax.papers.reproductions.verdict import Measured
+
+RESULT, ABOUT = "result.json", "reproduction.json"
+SAVED = Path(__file__).parent / "results"  # read for the list and the page, written by `--save`
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproductionResult:
+    """What was measured, by the names of the quantities, in how many minutes and with which versions.
+
+    note: what else must be known about it.
+    """
+
+    id: str
+    scale: Scale
+    measured: dict[str, Measured]
+    minutes: float | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As plain numbers and words; a number that is not finite is a word.
+
+        >>> ReproductionResult("apfl-fig2", "small", {"FedAvg (f1)": Measured(math.inf)}).as_json()["measured"]
+        {'FedAvg (f1)': {'mean': 'inf', 'half': None, 'runs': 1}}
+        """
+        numbers = {name: dataclasses.asdict(value) for name, value in self.measured.items()}
+        for number in numbers.values():
+            if not math.isfinite(number["mean"]):
+                number["mean"] = str(number["mean"])
+        minutes = None if self.minutes is None else round(self.minutes, 1)
+        about = {"reproduction": self.id, "scale": self.scale, "minutes": minutes, "versions": self.versions}
+        return {**about, **({"note": self.note} if self.note else {}), "measured": numbers}
+
+
+def read(path: Path) -> ReproductionResult:
+    """A result from its file."""
+    try:
+        about = json.loads(path.read_text())
+        numbers = {n: Measured(float(m["mean"]), m["half"], m["runs"]) for n, m in about["measured"].items()}
+        return ReproductionResult(
+            about["reproduction"], about["scale"], numbers, about["minutes"], about["versions"], about.get("note", "")
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FedaxError(f"{path} is not the result of a reproduction: {error}") from None
+
+
+def saved(name: str, scale: Scale, folder: Path | None = None) -> ReproductionResult | None:
+    """The saved result of a reproduction at a scale, or None.
+
+    >>> saved("apfl-fig2", "no such scale") is None
+    True
+    """
+    path = where(name, scale, folder)
+    return read(path) if path.is_file() else None
+
+
+def joined(result: ReproductionResult, asked: Iterable[str], folder: Path | None = None) -> ReproductionResult:
+    """A result with what the saved one has beside it: its note, and what was measured of other parts.
+
+    asked: the names of all quantities that there are, for those of an earlier table are left behind.
+    """
+    before = saved(result.id, result.scale, folder)
+    if before is None:
+        return result
+    wanted = set(asked) - set(result.measured)
+    others = {name: value for name, value in before.measured.items() if name in wanted}
+    minutes = None if others else result.minutes
+    return dataclasses.replace(result, measured=others | result.measured, minutes=minutes, note=before.note)
+
+
+def where(name: str, scale: Scale, folder: Path | None = None) -> Path:
+    """The file of a saved result."""
+    return (SAVED if folder is None else folder) / f"{name}-{scale}.json"

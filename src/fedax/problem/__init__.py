@@ -1,0 +1,5 @@
+"""A problem: model, loss, regularizer, metrics; and the oracle through which a method sees it."""
+
+from fedax.problem.problem import Problem
+
+__all__ = ["Problem"]

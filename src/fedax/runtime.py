@@ -1,0 +1,176 @@
+"""How JAX is set up before its first use: one device a core, several processes, programs kept for the next launch.
+
+Nothing happens at import. `configure` does it once a process; `simulate`, the command line and generators that draw
+with JAX call it before they first use JAX.
+
+XLA's own threads only help large matrix products; clients are independent, so giving each core its own
+clients is about twice as fast for small models. The count can be set only before JAX's first use.
+
+A run may be spread over several processes, on one machine or on many: each is started alike, with FEDAX_COORDINATOR,
+the address and port of the first, FEDAX_PROCESSES, how many there are, and FEDAX_PROCESS, its own number from 0 on.
+All do the same and hold the same; clients of a cohort are shared out over the devices of all, and process 0 alone
+writes files and speaks. What depends on the clock or on the user is decided by process 0 (`agreed`).
+
+Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
+user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
+not name it, so each kind has a directory of its own. The cache is on where it is known to be silent: on Linux, but not
+on Intel's processors with AVX-512, where XLA takes its own programs for another machine's and says so at length
+(github.com/jax-ml/jax, 38445). FEDAX_COMPILE_CACHE=1 turns it on anywhere, 0 off; whoever has set JAX's own directory
+keeps that. JAX writes entries in place: one that was cut short, or is being written by another process, cannot be read
+and is compiled anew, without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedax.errors import FedaxError
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh, NamedSharding
+
+CPUINFO = Path("/proc/cpuinfo")
+log = logging.getLogger("fedax")
+
+
+@functools.cache
+def configure() -> None:
+    """Set JAX up for runs, once: a device for each core, several processes, compiled programs kept on disk.
+
+    Call it before JAX's first use where JAX code of your own comes before `fedax.simulate`; where JAX is in use
+    already, it keeps the devices that it has, and a warning says so.
+
+    >>> configure()
+    """
+    use_all_cores()
+    join_processes()
+    keep_programs()
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def use_all_cores() -> None:
+    """Ask JAX for one CPU device a core, unless it is in use already or was told a number."""
+    asked = os.environ.get("FEDAX_DEVICES", "")
+    if asked and (not asked.isdigit() or int(asked) < 1):
+        raise FedaxError(f"FEDAX_DEVICES must be a whole number from 1 on, not {asked!r}")
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if told or os.environ.get("JAX_NUM_CPU_DEVICES"):
+        return
+    import jax
+
+    wanted = int(asked) if asked else cores()
+    try:
+        jax.config.update("jax_num_cpu_devices", wanted)
+    except RuntimeError:  # JAX is in use: it keeps the devices it has
+        if jax.default_backend() == "cpu" and (have := jax.local_device_count()) < wanted:
+            log.warning(
+                "JAX was in use before the run, with %d of %d devices: call fedax.configure() before JAX's first use "
+                "to have one for each core",
+                have,
+                wanted,
+            )
+
+
+def join_processes() -> None:
+    """Become one of several processes, if the environment says so; waits until all are there."""
+    names = ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
+    coordinator, processes, process = (os.environ.get(name, "") for name in names)
+    if not (coordinator or processes or process):
+        return
+    if not re.fullmatch(r"[^:\s]+:\d+", coordinator):
+        raise FedaxError(f"FEDAX_COORDINATOR must be host:port, such as 10.0.0.1:9000, not {coordinator!r}")
+    if not processes.isdigit() or int(processes) < 1:
+        raise FedaxError(f"FEDAX_PROCESSES must be a whole number from 1 on, not {processes!r}")
+    if not process.isdigit() or int(process) >= int(processes):
+        raise FedaxError(f"FEDAX_PROCESS must be a whole number in [0, {int(processes) - 1}], not {process!r}")
+    import jax
+
+    if not jax.distributed.is_initialized():
+        jax.distributed.initialize(coordinator, int(processes), int(process))
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that writes files and speaks."""
+    if "jax" not in sys.modules:
+        return True
+    import jax
+
+    return not jax.distributed.is_initialized() or jax.process_index() == 0
+
+
+def readable(mesh: Mesh) -> NamedSharding | None:
+    """How a program's results lie so that every process can read them: as XLA likes, where there is one process."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(mesh, PartitionSpec()) if mesh.is_multi_process else None
+
+
+def agreed(value: int) -> int:
+    """What process 0 says, for all to do the same; they must all ask at the same place.
+
+    >>> agreed(3)
+    3
+    """
+    import jax
+
+    if not jax.distributed.is_initialized() or jax.process_count() == 1:
+        return value
+    import numpy as np
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    return int(broadcast_one_to_all(np.int32(value)))
+
+
+def keep_programs() -> None:
+    """Let JAX keep compiled programs on disk, small ones too: an experiment has many of them."""
+    asked = os.environ.get("FEDAX_COMPILE_CACHE", "")
+    if asked not in ("", "0", "1"):
+        raise FedaxError(f"FEDAX_COMPILE_CACHE must be 0 or 1, not {asked!r}")
+    import jax
+    from jaxlib.version import __version__ as jaxlib_version
+
+    machine = _machine()
+    if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or _silent(machine)):
+        return
+    kind = hashlib.sha256(f"{jax.__version__} {jaxlib_version} {machine}".encode()).hexdigest()[:12]
+    folder = _user_cache() / "programs" / kind
+    with contextlib.suppress(OSError):  # no place to keep them: they are compiled anew
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # what is in there is run
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+
+
+def _machine() -> str:
+    """The processor's kind and its instructions; empty where the system does not say."""
+    if not CPUINFO.is_file():
+        return ""
+    first = CPUINFO.read_text().split("\n\n")[0]
+    kept = [line for line in first.splitlines() if re.match(r"(vendor_id|model|flags|Features|CPU (impl|part))", line)]
+    return "\n".join(kept)
+
+
+def _silent(machine: str) -> bool:
+    return bool(machine) and not ("GenuineIntel" in machine and "avx512" in machine)
+
+
+def _user_cache() -> Path:
+    """Where downloads are kept as well (`fedax.data.datasets.fetch`)."""
+    named = os.environ.get("FEDAX_CACHE")
+    if named:
+        return Path(named).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedax"
