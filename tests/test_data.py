@@ -23,10 +23,10 @@ from fedax.data import (
     Homogeneous,
     Partition,
     Rows,
-    bundled,
     load,
     partition,
 )
+from fedax.data.datasets import bundled
 from fedax.errors import FedaxError
 
 quick = settings(max_examples=60, deadline=None)

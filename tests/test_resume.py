@@ -268,8 +268,8 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path):
 KILLS = {"devices": 3, "file": 2}  # of each of the four methods: twenty in all
 WORKER = """
 import test_resume
-from fedax.engine import engine
-engine.SEGMENT = 8  # a checkpoint after every eight rounds, which is most of what the process does
+from fedax.engine import rounds
+rounds.SEGMENT = 8  # a checkpoint after every eight rounds, which is most of what the process does
 test_resume.long_run({name!r}, {kind!r}, {out!r}, resume=True)
 """
 
