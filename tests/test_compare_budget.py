@@ -16,7 +16,7 @@ from fedax.experiments import parse, prepare, run
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options
 from fedax.experiments.folder import resolved_run
-from fedax.report import Run, held_equal
+from fedax.report import RecordedRun, held_equal
 from fedax.runs.files import read_history
 
 FILE = """
@@ -157,6 +157,6 @@ def test_the_command_says_what_is_held_equal_and_goes_on_with_it(
 
 def test_methods_may_have_rounds_of_their_own() -> None:
     made = asked({"name": "FedAvg"}, {"name": "FedAvg", "rounds": 2})
-    runs = [Run(Path(), (), resolved_run(made, table, 0)) for table in made.algorithm]
+    runs = [RecordedRun(Path(), (), resolved_run(made, table, 0)) for table in made.algorithm]
     assert [run.rounds for run in runs] == [8, 2]
     assert held_equal(runs) == "Rounds: FedAvg 8, FedAvg 2 2."

@@ -17,7 +17,7 @@ from fedax.algorithms.base import rate
 from fedax.algorithms.claims import Optimum, Reduction
 from fedax.client.round import Client
 from fedax.errors import FedaxError
-from fedax.testing import Check, Report, check_algorithm, check_target, load_class, make, quadratics, running
+from fedax.testing import Check, Report, check_algorithm, check_target, load_class, make, quadratics, whole_runs
 from fedax.testing.trial import Trial
 from fedax.vectors import each, zeros
 
@@ -242,10 +242,10 @@ def test_client_order_is_checked(monkeypatch):
 
 
 def test_a_stored_state_without_the_clients_is_noticed(monkeypatch):
-    stored = running._stored
+    stored = whole_runs._stored
     assert not fails("save and load")
     lost = lambda s: dataclasses.replace(stored(s), server=zeros(s.server))  # noqa: E731
-    monkeypatch.setattr(running, "_stored", lost)
+    monkeypatch.setattr(whole_runs, "_stored", lost)
     assert fails("save and load")
 
 

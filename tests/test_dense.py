@@ -12,7 +12,7 @@ import pytest
 from fedax import Problem, Vector
 from fedax.kernels import dense
 from fedax.models import model
-from fedax.problem.oracle import FullOracle, Oracle
+from fedax.problem.oracle import BatchOracle, FullOracle
 from fedax.regularizers import SquaredL2
 from fedax.vectors import Mixture
 
@@ -101,7 +101,7 @@ def test_derivatives_through_a_mixture_are_the_chain_rule_s(x64, rows, hidden, p
     every = FullOracle(task, lambda rows: jax.tree.map(lambda x: x[rows], batch), rows, rows, equal=True)
     g = Problem(task.model, loss="cross_entropy").on(batch).grad(a * v + (1 - a) * w)
     g = g if psi is None else g + psi.subgradient(a * v + (1 - a) * w)
-    for oracle in (Oracle(task, batch), every):
+    for oracle in (BatchOracle(task, batch), every):
         along_v, along_a = oracle.mixed(v, w, a)
         jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13), along_v, a * g)
         np.testing.assert_allclose(along_a, (v - w) @ g, rtol=1e-10)
