@@ -16,14 +16,19 @@ from hypothesis import strategies as st
 import fedax
 from conftest import LEAST_SQUARES, quadratic_loss, quadratics, regression
 from fedax import schedules
+from fedax.algorithms import Context
 from fedax.errors import FedaxError
 from fedax.regularizers import L1
-from fedax.vectors import coin
+from fedax.vectors import uniform
 
 X0 = np.arange(5.0) - 1.5
 PROBLEM = fedax.Problem(loss=quadratic_loss, init=lambda key: jnp.arange(5.0) - 1.5)
 seeds = st.integers(0, 10_000)
 few = settings(max_examples=2, deadline=None, derandomize=True)
+
+
+def _coin(round, seed=0):
+    return uniform(Context(seed=seed).common_key(round))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -383,7 +388,7 @@ def test_fedadmm_and_fedpd_with_skipped_rounds(seed):
     clients = Clients(seed, count=4, cohort=None, rounds=9)
     result, _ = clients.result(fedax.FedPD(lr=lr, eta=eta, skip=skip), 3)
     shared, own, z = X0, np.tile(X0, (4, 1)), np.zeros((4, 5))
-    skipped = [bool(coin(r + 1) < skip) for r in range(9)]
+    skipped = [bool(_coin(r + 1) < skip) for r in range(9)]
     assert {True, False} == set(skipped)
     for r in range(9):
         for i in range(4):
@@ -399,7 +404,7 @@ def test_fedadmm_and_fedpd_with_skipped_rounds(seed):
 
 
 def test_fedpd_skips_as_often_as_it_says():
-    often = np.mean([float(coin(r)) < 0.3 for r in range(1000)])
+    often = np.mean([float(_coin(r)) < 0.3 for r in range(1000)])
     assert abs(often - 0.3) < 0.05
 
 

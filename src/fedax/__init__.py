@@ -17,12 +17,12 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from fedax import algorithms, data, evaluation, models, schedules
     from fedax.algorithms import *
-    from fedax.algorithms.base import Oracle
     from fedax.data import Federation
     from fedax.engine import History, Result, Simulation, grid, load, simulate, stream, sweep
     from fedax.errors import DivergedError, FedaxError
     from fedax.papers import theory
     from fedax.problem import Problem
+    from fedax.problem.oracle import Oracle
     from fedax.runtime import configure
     from fedax.vectors import Mixture, Vector
 
@@ -42,7 +42,7 @@ _NAMES = {
     "Federation": "fedax.data",
     "DivergedError": "fedax.errors",
     "FedaxError": "fedax.errors",
-    "Oracle": "fedax.algorithms.base",
+    "Oracle": "fedax.problem.oracle",
     "Problem": "fedax.problem",
     "History": "fedax.engine",
     "Result": "fedax.engine",

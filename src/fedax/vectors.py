@@ -161,13 +161,28 @@ def sign(value: Scalar) -> jax.Array:
     return jnp.sign(value)
 
 
-def coin(round: Scalar) -> jax.Array:
-    """A number in [0, 1) for each round, spread as if drawn, the same for everyone who asks.
+def uniform(key: jax.Array) -> jax.Array:
+    """A number in [0, 1) drawn with a key, `ctx.key` for one.
 
-    >>> bool(coin(7) == coin(7)), bool(coin(7) == coin(8))
-    (True, False)
+    >>> import jax
+    >>> 0 <= float(uniform(jax.random.key(0))) < 1
+    True
     """
-    return jax.random.uniform(jax.random.fold_in(jax.random.key(0), round))
+    return jax.random.uniform(key)
+
+
+def normal(key: jax.Array, like: Vector) -> Vector:
+    """A vector of independent standard normal numbers, shaped as another.
+
+    >>> import jax
+    >>> normal(jax.random.key(0), Vector({"w": jnp.zeros((2, 3))})).tree["w"].shape
+    (2, 3)
+    """
+    leaves, tree = jax.tree.flatten(like)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)]
+    made: Vector = jax.tree.unflatten(tree, drawn)
+    return made
 
 
 def ball(x: Vector, radius: Scalar) -> Vector:

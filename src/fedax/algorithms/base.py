@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
 
+from fedax import randomness
 from fedax.algorithms.claims import Claim
 from fedax.errors import FedaxError, unknown
 from fedax.schedules import Schedule, register
@@ -131,6 +132,22 @@ class Context:
     cohort: Any = 1  #: clients taking part in this round
     clients: Any = 1  #: clients in all
     regularizer: Any = None  #: psi, or None
+    client: Any = None  #: the client's number, None at the server
+    seed: Any = 0  #: of the run, a number or a key
+
+    @property
+    def key(self) -> jax.Array:
+        """A key for what a method draws: a function of (seed, round, client, step), at the server of (seed, round).
+
+        >>> bool((Context(seed=1).key == Context(seed=2).key).all())
+        False
+        """
+        who = () if self.client is None else (self.client, self.step)
+        return randomness.key_for(self.seed, randomness.METHOD, self.round, *who)
+
+    def common_key(self, round: Any = None) -> jax.Array:
+        """A key that the server and every client of a round share: a function of (seed, round)."""
+        return randomness.key_for(self.seed, randomness.COMMON, self.round if round is None else round)
 
     def prox(self, x: Vector, t: Any) -> Vector:
         """argmin over z of psi(z) + ||z - x||^2 / (2t); x itself without a regularizer."""
@@ -209,8 +226,8 @@ class Algorithm:
         """
         return client
 
-    def traffic(self, round: Any) -> tuple[Any, Any]:
-        """Whether (1 or 0) a round's message goes down and its uploads go up."""
+    def traffic(self, ctx: Context) -> tuple[Any, Any]:
+        """Whether (1 or 0) the message of the context's round goes down and its uploads go up."""
         return 1, 1
 
     def uploads(self, steps: int) -> int:

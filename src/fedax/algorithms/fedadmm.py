@@ -36,7 +36,7 @@ from typing import Any, ClassVar
 
 from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Claim, Optimum, Reduction
-from fedax.vectors import Vector, coin, where, zeros
+from fedax.vectors import Vector, uniform, where, zeros
 
 
 @algorithm
@@ -109,8 +109,8 @@ class FedPD(FedADMM):
     skip: probability that a round ends without communication, in [0, 1); 0 reaches the minimiser, more trades
         a distance from it, larger the more clients differ, for fewer messages.
 
-    The method is made for all clients in every round. The rounds that skip are a fixed function of the
-    round's number, the same for every client and every seed. Sends x down and the change of xhat_i up (d
+    The method is made for all clients in every round. The rounds that skip are a function of the
+    seed and the round, the same for every client. Sends x down and the change of xhat_i up (d
     floats each way), in rounds that communicate and only there. A client keeps z_i and xhat_i.
 
     >>> FedPD(lr=0.1, eta=1.0, skip=0.5)
@@ -131,15 +131,15 @@ class FedPD(FedADMM):
     def centre(self, x: Vector, client: Any, ctx: Context) -> Vector:
         """The server's x, or the client's own xhat_i if the round before ended without communication."""
         own: Vector = client[1]
-        return where(self._met(ctx.round), x, own)
+        return where(self._met(ctx, ctx.round), x, own)
 
     def update(self, server: Any, change: Vector, ctx: Context) -> Any:
         x, mean = super().update(server, change, ctx)
-        return where(self._met(ctx.round + 1), x, server[0]), mean
+        return where(self._met(ctx, ctx.round + 1), x, server[0]), mean
 
-    def traffic(self, round: Any) -> tuple[Any, Any]:
-        return self._met(round), self._met(round + 1)
+    def traffic(self, ctx: Context) -> tuple[Any, Any]:
+        return self._met(ctx, ctx.round), self._met(ctx, ctx.round + 1)
 
-    def _met(self, round: Any) -> Any:
-        """Whether clients and server spoke before this round."""
-        return coin(round) >= self.skip
+    def _met(self, ctx: Context, round: Any) -> Any:
+        """Whether clients and server spoke before this round: one coin for all."""
+        return uniform(ctx.common_key(round)) >= self.skip

@@ -122,8 +122,8 @@ class Localized(Algorithm):
     def join(self, server: Any, client: Any, oracle: Oracle, steps: Any) -> Any:
         return self.base.join(server, client, oracle, steps)
 
-    def traffic(self, round: Any) -> tuple[Any, Any]:
-        sent: tuple[Any, Any] = self.base.traffic(round)
+    def traffic(self, ctx: Context) -> tuple[Any, Any]:
+        sent: tuple[Any, Any] = self.base.traffic(ctx)
         return sent
 
     def uploads(self, steps: int) -> int:

@@ -110,6 +110,8 @@ class Client:
             cohort=plan.cohort,
             clients=plan.clients,
             regularizer=self.problem.regularizer,
+            client=self.number,
+            seed=self.seed,
         )
 
     def work(self, algorithm: Algorithm, message: Any, state: Any, loop: Callable[..., Any] = jax.lax.fori_loop) -> Any:

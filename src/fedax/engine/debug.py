@@ -42,7 +42,8 @@ class DebugEngine(Engine):
             weight_sum += weight
         mean = jax.tree.map(lambda t: t / jnp.asarray(weight_sum, t.dtype), total)
         plan = self.plan
-        ctx = Context(state.round, 0, plan.max_steps, plan.cohort, plan.clients, self.problem.regularizer)
+        psi = self.problem.regularizer
+        ctx = Context(state.round, 0, plan.max_steps, plan.cohort, plan.clients, psi, seed=self.seed)
         updated = cast_like(algorithm.at(ctx).update(state.server, mean, ctx), state.server)
         if not finite(updated):
             return state, False

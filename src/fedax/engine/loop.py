@@ -253,7 +253,8 @@ class Simulation:
         for r, cohort in enumerate(cohorts, first + 1):
             self.joined[cohort[self.joined[cohort] == 0]] = r
         who = cohorts.ravel()
-        traffic = np.array([self.algorithm.traffic(r) for r in range(first, last)], int).sum(0)
+        met = [self.algorithm.traffic(Context(round=r, seed=self.seed)) for r in range(first, last)]
+        traffic = np.array(met, int).sum(0)
         rows, steps = self.rows_of[who], self.steps[who]
         self.gradients += int(np.sum(self.cost.gradients(rows, steps, self.plan.batch)))
         self.floats_up += self.cost.up * self.plan.cohort * int(traffic[1])

@@ -153,7 +153,7 @@ def _round(
         share = data.count[here] if plan.weighted else 1
         weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
         upload, new, measured = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
-        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer)
+        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer, seed=seed)
         updated = cast_like(algorithm.at(ctx).update(server, upload, ctx), server)
         # a state that is not finite shows in the squares; where these are, nobody looks through the states again
         good = jax.lax.cond(jnp.all(jnp.isfinite(measured)), lambda: jnp.array(True), lambda: finite(new))

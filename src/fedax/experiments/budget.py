@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedax.algorithms.base import Context
 from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import options
@@ -99,7 +100,7 @@ def _costs(experiment: Experiment, table: AlgorithmTable, problem: Any, federati
     run = Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
     cost, cohort = run.cost, run.plan.cohort
     gradients = cohort * float(np.mean(cost.gradients(run.rows_of, run.steps, run.plan.batch)))
-    met = (run.algorithm.traffic(r) for r in itertools.count())
+    met = (run.algorithm.traffic(Context(round=r, seed=run.seed)) for r in itertools.count())
     floats = (float(cohort * (cost.down * int(down) + cost.up * int(up))) for down, up in met)
     return {"gradients": itertools.repeat(gradients), "floats": floats}
 

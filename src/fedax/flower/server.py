@@ -269,7 +269,8 @@ class Server:
             squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in flat.values())
             weights += weight
         mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
-        ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, setting.problem.regularizer)
+        psi = setting.problem.regularizer
+        ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, psi, seed=setting.seed)
         updated = cast_like(algorithm.at(ctx).update(self.server, mean, ctx), self.server)
         if not finite(updated):
             self.folder.finish(self.result)

@@ -1,6 +1,6 @@
 """Losses by name: one number a row, and whether the row was predicted rightly.
 
-cross_entropy   outputs [rows, classes], labels 0 .. classes-1
+cross_entropy   outputs [rows, classes] or [rows, positions, classes], a label 0 .. classes-1 for each
 logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
 squared         (output - y)^2 / 2, summed over outputs
 """
@@ -17,13 +17,18 @@ RowLoss = Callable[[Any, Any], jax.Array]
 
 
 def cross_entropy(z: jax.Array, y: jax.Array) -> jax.Array:
-    """-log softmax(z)[y] for each row.
+    """-log softmax(z)[y] for each row, the mean over its positions where a row has several.
 
     >>> cross_entropy(jnp.zeros((1, 4)), jnp.array([2])).round(3).tolist()
     [1.3860000371932983]
     """
-    chosen = jnp.take_along_axis(z, y.astype(jnp.int32)[:, None], axis=-1)[:, 0]
-    return jax.nn.logsumexp(z, axis=-1) - chosen
+    chosen = jnp.take_along_axis(z, y.astype(jnp.int32)[..., None], axis=-1)[..., 0]
+    return _a_row(jax.nn.logsumexp(z, axis=-1) - chosen)
+
+
+def _a_row(values: jax.Array) -> jax.Array:
+    """One number a row: the mean over a row's positions, where it has several."""
+    return values if values.ndim == 1 else jnp.mean(values.reshape(values.shape[0], -1), axis=-1)
 
 
 def logistic(z: jax.Array, y: jax.Array) -> jax.Array:
@@ -56,7 +61,8 @@ def mse(z: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _argmax(z: jax.Array, y: jax.Array) -> jax.Array:
-    return jnp.argmax(z, axis=-1) == y
+    right = jnp.argmax(z, axis=-1) == y
+    return right if right.ndim == 1 else _a_row(right.astype(z.dtype))
 
 
 def _sign(z: jax.Array, y: jax.Array) -> jax.Array:

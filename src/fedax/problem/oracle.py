@@ -99,6 +99,9 @@ def _through_mixture(
     return weight * g, (own - shared) @ g
 
 
+Oracle = BatchOracle  #: the name that users have
+
+
 class FullOracle(BatchOracle):
     """The oracle on all of a client's rows, a block at a time, so that memory does not grow with the client.
 

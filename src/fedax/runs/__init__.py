@@ -1,0 +1,1 @@
+"""A run's directory: file names, whole-file writing, the lock, reading it back."""
