@@ -6,7 +6,8 @@
     begin(message, client, ctx)               -> local     the local loop's carry
     step(local, oracle, message, client, ctx) -> local     ONE local step
     finish(local, oracle, message, client, ctx) -> upload, client   what goes up, what stays
-    update(server, upload, ctx)               -> server    upload is the cohort's (weighted) mean
+    aggregate(uploads, weights)               -> upload    of the cohort; "mean" unless a method says otherwise
+    update(server, upload, ctx)               -> server    upload is what `aggregate` made: the (weighted) mean
     model(server)                             -> x         the shared model
     personal(server, client, oracle)          -> x_i       the client's own model
     join(server, client, oracle, steps)       -> client    the state of a client that joins after training
@@ -118,6 +119,10 @@ class Oracle(Protocol):
         """The oracle on the step's n-th further, independent minibatch."""
 
     @property
+    def raw(self) -> Oracle:
+        """The oracle before the problem's gradient transformations."""
+
+    @property
     def full(self) -> Oracle:
         """The oracle on all of the client's rows."""
 
@@ -188,6 +193,8 @@ class Algorithm:
     up_otherwise: ClassVar[str] = ""  #: floats sent back with other choices, in words
     lockstep: ClassVar[bool] = False  #: every client must take the same number of local steps
     gradients: ClassVar[int] = 1  #: minibatch gradients a local step, with the default choices
+    #: "mean", or a function of the uploads, stacked along a first axis, and their weights (0 where there is no client)
+    aggregate: Any = "mean"
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
 
     def init(self, x0: Vector) -> Any:

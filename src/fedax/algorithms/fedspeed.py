@@ -46,11 +46,13 @@ class FedSpeed(Algorithm):
     server: "all-clients" subtracts lam times the mean of ghat_i over all clients, "cohort" over the cohort as
         printed, which does not converge when clients sit out.
     correction: False leaves ghat_i at 0, for the paper's ablation (Table 7): FedProx with perturbed gradients.
+    perturb_by: "given" takes g1 as the problem gives it, "raw" before its gradient transformations: the published
+        program perturbs by the gradient without weight decay.
 
     Sends x down and x_i - x up (d floats each way); a client keeps ghat_i.
 
-    >>> FedSpeed(lr=0.1)
-    FedSpeed(lr=0.1, lam=10.0, rho=0.1, alpha=1.0, normalize=True, server='all-clients', correction=True)
+    >>> FedSpeed(lr=0.1)  # doctest: +ELLIPSIS
+    FedSpeed(lr=0.1, lam=10.0, rho=0.1, alpha=1.0, normalize=True, server='all-clients', correction=True, ...)
     """
 
     lr: Rate = rate()
@@ -60,6 +62,7 @@ class FedSpeed(Algorithm):
     normalize: bool = flag(default=True)
     server: str = choice("all-clients", "cohort", default="all-clients")
     correction: bool = flag(default=True)
+    perturb_by: str = choice("given", "raw", default="given")
 
     reference = "Sun et al. 2023, Algorithm 1"
     keeps = "its prox-correction ghat_i"
@@ -92,7 +95,7 @@ class FedSpeed(Algorithm):
         return server[0]
 
     def step(self, x_i: Vector, oracle: Any, x: Vector, ghat_i: Vector, ctx: Context) -> Any:
-        g1 = oracle.grad(x_i)
+        g1 = (oracle if self.perturb_by == "given" else oracle.raw).grad(x_i)
         rho = self.rho / maximum(norm(g1), TINY) if self.normalize else self.rho
         g2 = oracle.grad(x_i + rho * g1)
         quasi = (1 - self.alpha) * g1 + self.alpha * g2

@@ -37,62 +37,20 @@ def of_base(shown: Any) -> Any:
     return _OfBase(shown)
 
 
-@algorithm
-class Localized(Algorithm):
-    """The base's objective; a client's own model is the shared one after `steps` SGD steps on its rows.
+class OfBase(Algorithm):
+    """A method that is its base but for what its subclass says: every function and declaration comes from `base`."""
 
-    base: a method with a shared model.
-    steps: SGD steps on each client, at least 1.
-    lr: their rate, above 0; None for the base's lr.
+    base: Any
 
-    Sends and keeps what the base does.
-
-    >>> from fedax.algorithms import FedAvg, LocalOnly
-    >>> Localized(FedAvg(lr=0.1), steps=20)
-    Localized(base=FedAvg(lr=0.1, server_lr=1.0), steps=20, lr=None)
-    >>> Localized(LocalOnly(lr=0.1), steps=20)
-    Traceback (most recent call last):
-    fedax.errors.FedaxError: Localized: base must have a shared model to start from, and LocalOnly has none
-    """
-
-    base: Any = method()
-    steps: int = integer("[1, inf)")
-    lr: Rate | None = rate(default=None, optional=True)
-
-    personalised = True
-    reference = "the comparison of Deng, Kamani and Mahdavi 2020"
     composite = of_base(False)
     keeps = of_base("what its base keeps")
     down = of_base(1)
     up = of_base(1)
     lockstep = of_base(False)
     gradients = of_base(1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        name = type(self.base).__name__
-        if not self.base.shared:
-            raise FedaxError(f"Localized: base must have a shared model to start from, and {name} has none")
-        if self.lr is None and not hasattr(self.base, "lr"):
-            raise FedaxError(f"Localized: lr must be given, for {name} has none of its own")
-
-    @property
-    def claims(self) -> tuple[Reduction, ...]:  # type: ignore[override]
-        return (Reduction(type(self.base).__name__, other=vars(self.base)),)
-
-    def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
-        lr = self.base.lr if self.lr is None else self.lr
-        x = self.model(server)
-        if not self.composite:
-            return train(x, lr, oracle, self.steps)
-
-        def step(n: Any, v: Vector) -> Vector:
-            rows = oracle.fresh(n + 1)
-            return rows.prox(v - lr * rows.grad(v), lr)
-
-        return repeat(self.steps, step, x)
-
-    # -- everything else is the base's -----------------------------------------------------------------------------
+    personalised = of_base(False)
+    shared = of_base(True)
+    needs_all = of_base(False)
 
     def init(self, x0: Vector) -> Any:
         return self.base.init(x0)
@@ -140,3 +98,57 @@ class Localized(Algorithm):
 
     def refuse(self, regularizer: Any) -> None:
         self.base.refuse(regularizer)
+
+    def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
+        x: Vector = self.base.personal(server, client, oracle)
+        return x
+
+
+@algorithm
+class Localized(OfBase):
+    """The base's objective; a client's own model is the shared one after `steps` SGD steps on its rows.
+
+    base: a method with a shared model.
+    steps: SGD steps on each client, at least 1.
+    lr: their rate, above 0; None for the base's lr.
+
+    Sends and keeps what the base does.
+
+    >>> from fedax.algorithms import FedAvg, LocalOnly
+    >>> Localized(FedAvg(lr=0.1), steps=20)
+    Localized(base=FedAvg(lr=0.1, server_lr=1.0), steps=20, lr=None)
+    >>> Localized(LocalOnly(lr=0.1), steps=20)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: Localized: base must have a shared model to start from, and LocalOnly has none
+    """
+
+    base: Any = method()
+    steps: int = integer("[1, inf)")
+    lr: Rate | None = rate(default=None, optional=True)
+
+    personalised = True
+    reference = "the comparison of Deng, Kamani and Mahdavi 2020"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self.base).__name__
+        if not self.base.shared:
+            raise FedaxError(f"Localized: base must have a shared model to start from, and {name} has none")
+        if self.lr is None and not hasattr(self.base, "lr"):
+            raise FedaxError(f"Localized: lr must be given, for {name} has none of its own")
+
+    @property
+    def claims(self) -> tuple[Reduction, ...]:  # type: ignore[override]
+        return (Reduction(type(self.base).__name__, other=vars(self.base)),)
+
+    def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
+        lr = self.base.lr if self.lr is None else self.lr
+        x = self.model(server)
+        if not self.composite:
+            return train(x, lr, oracle, self.steps)
+
+        def step(n: Any, v: Vector) -> Vector:
+            rows = oracle.fresh(n + 1)
+            return rows.prox(v - lr * rows.grad(v), lr)
+
+        return repeat(self.steps, step, x)

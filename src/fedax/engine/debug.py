@@ -32,6 +32,7 @@ class DebugEngine(Engine):
         measured: Any = 0.0
         weight_sum = 0.0
         changed: dict[int, Any] = {}
+        uploads, weights = [], []
         for number in who.tolist():
             before = jax.tree.map(lambda s, n=number: s[n], state.clients)
             upload, changed[number] = self._one(algorithm, message, before, number, state.round, near)
@@ -40,7 +41,12 @@ class DebugEngine(Engine):
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
             measured = measured + weight * squares(upload, changed[number], before)
             weight_sum += weight
-        mean = jax.tree.map(lambda t: t / jnp.asarray(weight_sum, t.dtype), total)
+            uploads.append(upload)
+            weights.append(weight)
+        if algorithm.aggregate == "mean":
+            mean = jax.tree.map(lambda t: t / jnp.asarray(weight_sum, t.dtype), total)
+        else:
+            mean = algorithm.aggregate(jax.tree.map(lambda *u: jnp.stack(u), *uploads), jnp.asarray(weights))
         plan = self.plan
         psi = self.problem.regularizer
         ctx = Context(state.round, 0, plan.max_steps, plan.cohort, plan.clients, psi, seed=self.seed)

@@ -121,6 +121,7 @@ def cohort_program(
     lanes: the program is to be batched over settings.
     """
 
+    rounds = work is None  # what newcomers do is no round: it sends nothing
     if work is None:
         peels = executor.peeled and plan.equal_steps and plan.max_steps > 1
         columns = lanes and jax.default_backend() == "cpu"
@@ -142,14 +143,18 @@ def cohort_program(
             upload, new = work(client, algorithm, message, state)
             return (upload, squares(upload, new, state)), new
 
+        stacked = rounds and algorithm.aggregate != "mean"
+
         def chunk(total: Any, part: Any) -> Any:
             at, number, weight = part
             if executor.chunk == 1:
                 upload, new = one(take(at[0]), number[0])
                 added = jax.tree.map(lambda t, u: t + _weigh(weight[0], u), total, upload)
-                return added, jax.tree.map(lambda a: a[None], new)
+                made = (new, upload[0]) if stacked else (new, ())
+                return added, jax.tree.map(lambda a: a[None], made)
             upload, new = jax.vmap(one)(take(at), number)
-            return jax.tree.map(lambda t, u: t + jax.vmap(_weigh)(weight, u).sum(0), total, upload), new
+            added = jax.tree.map(lambda t, u: t + jax.vmap(_weigh)(weight, u).sum(0), total, upload)
+            return added, (new, upload[0]) if stacked else (new, ())
 
         def take(at: Any) -> Any:
             return jax.tree.map(lambda a: a.at[at].get(mode="promise_in_bounds"), states)
@@ -158,15 +163,19 @@ def cohort_program(
         parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk), (at, who, weights))
         total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0])[0]))
         if len(parts[0]) == 1:
-            total, new = chunk(total, jax.tree.map(lambda a: a[0], parts))
+            total, (new, uploads) = chunk(total, jax.tree.map(lambda a: a[0], parts))
         else:
-            total, new = jax.lax.scan(chunk, total, parts)
-            new = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), new)
+            total, made = jax.lax.scan(chunk, total, parts)
+            new, uploads = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), made)
         weight = weights.sum()
         if executor.devices > 1:
             total, weight = jax.lax.psum((total, weight), "clients")
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
-        return mean, new, measured
+        if not stacked:
+            return mean, new, measured
+        if executor.devices > 1:  # in the order of the cohort
+            uploads, weights = jax.tree.map(lambda a: jax.lax.all_gather(a, "clients", tiled=True), (uploads, weights))
+        return algorithm.aggregate(uploads, weights), new, measured
 
     spread, same = P("clients"), P()
     return jax.shard_map(

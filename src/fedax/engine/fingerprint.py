@@ -39,6 +39,7 @@ def fingerprint(run: Simulation) -> dict[str, str]:
         "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
         "loss": run.problem.name,
         "regularizer": repr(run.problem.regularizer),
+        "gradients": repr(run.problem.gradients),
         "augment": getattr(run.problem.augment, "__name__", str(run.problem.augment)),
         "evaluated": str(list(run.meters)),
         "unseen": str(run.unseen.tolist()),

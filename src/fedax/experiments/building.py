@@ -37,7 +37,13 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
 
         model = Normalised(model, **shown.info["normalise"])
     augment = _augment(experiment.problem.augment, shown)
-    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build(), augment=augment)
+    made = Problem(
+        model,
+        loss=loss,
+        regularizer=None if psi is None else psi.build(),
+        augment=augment,
+        gradients=experiment.problem.gradients or (),
+    )
     return made, federation
 
 

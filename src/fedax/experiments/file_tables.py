@@ -18,6 +18,7 @@ from fedax.data.generators.lazy import SHOWN, Lazy, lazily
 from fedax.errors import FedaxError, unknown
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS
+from fedax.problem.gradients import transformations
 from fedax.problem.losses import LOSSES
 from fedax.regularizers import Regularizer, regularizer
 from fedax.schedules import SCHEDULES, Schedule, schedule
@@ -215,6 +216,13 @@ class ProblemTable(Table):
     loss: str | None = None
     regularizer: RegularizerTable | None = None
     augment: str | None = None
+    gradients: list[dict[str, Any]] | None = None
+
+    @field_validator("gradients")
+    @classmethod
+    def _are_transformations(cls, gradients: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        transformations(gradients or ())
+        return gradients
 
     @field_validator("loss")
     @classmethod

@@ -86,6 +86,8 @@ class Setting:
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
         check_evaluated(self.personal, self.algorithm)
+        if self.algorithm.aggregate != "mean" and (self.privacy is not None or self.secure is not None):
+            raise FedaxError(f"{self.algorithm!r} does not take the mean of uploads: clip, noise and secure need one")
         if self.privacy is not None:
             self.privacy.refuse(weighted=self.weighted)
         if self.secure is not None:
@@ -110,6 +112,7 @@ class Setting:
             "secure": repr(self.secure),
             "loss": self.problem.name,
             "regularizer": repr(self.problem.regularizer),
+            "gradients": repr(self.problem.gradients),
             "augment": getattr(self.problem.augment, "__name__", str(self.problem.augment)),
             "fedax": VERSION,
             "jax": jax.__version__,
@@ -246,4 +249,5 @@ def _without_data(experiment: Experiment) -> Problem:
         loss=table.loss,
         regularizer=None if table.regularizer is None else table.regularizer.build(),
         augment=table.augment,
+        gradients=table.gradients or (),
     )

@@ -257,6 +257,7 @@ class Server:
         setting, algorithm = self.setting, self.setting.algorithm
         total: Any = None
         weights, squares = 0.0, 0.0
+        each: list[tuple[Any, float]] = []
         for client, answer in answers.items():
             assert answer.upload is not None
             flat = answer.upload
@@ -268,7 +269,12 @@ class Server:
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
             squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in flat.values())
             weights += weight
-        mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
+            each.append((upload, weight))
+        if algorithm.aggregate == "mean":
+            mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
+        else:
+            uploads = jax.tree.map(lambda *u: jnp.stack(u), *(upload for upload, _ in each))
+            mean = algorithm.aggregate(uploads, jnp.asarray([weight for _, weight in each], jnp.float32))
         psi = setting.problem.regularizer
         ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, psi, seed=setting.seed)
         updated = cast_like(algorithm.at(ctx).update(self.server, mean, ctx), self.server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 
 from fedax import counting
 from fedax.errors import FedaxError
+from fedax.problem.gradients import transformed
 from fedax.vectors import Vector, zeros
 
 if TYPE_CHECKING:
@@ -40,24 +42,33 @@ class BatchOracle:
     ) -> None:
         self._problem, self._batch, self._weights = problem, batch, weights
         self._psi = None if smooth else problem.regularizer
-        self._full, self._fresh = full, fresh
+        self._full, self._fresh, self._raw = full, fresh, False
 
     def _loss(self, x: Vector) -> jax.Array:
         return self._problem.loss(x.tree, self._batch, self._weights)
 
-    def _add_psi(self, g: Vector, x: Vector) -> Vector:
-        return g if self._psi is None else g + self._psi.subgradient(x)
+    def _given(self, g: Vector, x: Vector) -> Vector:
+        """A gradient of the loss as the method is given it: with psi's subgradient, then transformed."""
+        g = g if self._psi is None else g + self._psi.subgradient(x)
+        return g if self._raw else transformed(self._problem.gradients, g, x)
+
+    @property
+    def raw(self) -> BatchOracle:
+        """The same oracle with the gradient before the problem's gradient transformations."""
+        other = copy.copy(self)
+        other._raw = True
+        return other
 
     def value(self, x: Vector) -> jax.Array:
         return self._loss(x) if self._psi is None else self._loss(x) + self._psi.value(x)
 
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=False)
-        return self._add_psi(jax.grad(self._loss)(x), x)
+        return self._given(jax.grad(self._loss)(x), x)
 
     def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
         """The derivatives of the loss at x = weight * own + (1 - weight) * shared with respect to own and weight."""
-        if self._psi is not None:
+        if self._psi is not None or self._problem.gradients:
             return _through_mixture(self.grad, own, shared, weight)
         counting.took(1, full=False)
 
@@ -150,7 +161,7 @@ class FullOracle(BatchOracle):
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=True)
         mean = self._mean(lambda b, w: jax.grad(lambda z: self._problem.loss(z.tree, b, w))(x), x)
-        return self._add_psi(mean, x)
+        return self._given(mean, x)
 
     def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
         return _through_mixture(self.grad, own, shared, weight)

@@ -5,7 +5,7 @@ f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 
 from fedax.errors import FedaxError, unknown
 from fedax.models.augmentation import AUGMENTATIONS
+from fedax.problem.gradients import refuse_stateful, transformations
 from fedax.problem.losses import LOSSES, RowLoss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.vectors import Mixture
@@ -31,6 +32,8 @@ class Problem:
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
         whether it was predicted rightly; classification losses bring their own.
+    gradients: optax's gradient transformations that keep no state, between the oracle and the method: objects such as
+        optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
@@ -47,6 +50,7 @@ class Problem:
         regularizer: Any = None,
         augment: str | Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
+        gradients: Sequence[Any] = (),
     ) -> None:
         if isinstance(loss, str):
             if loss not in LOSSES:
@@ -63,7 +67,9 @@ class Problem:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
+        self.builtin = loss if isinstance(loss, str) else None  #: the loss by its name, None for one's own
         self.regularizer = regularizer
+        self.gradients = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init = init
         self._apply: Callable[..., Any] | None = None
@@ -97,6 +103,12 @@ class Problem:
             if "x" not in batch:
                 raise FedaxError(f"a model needs the array 'x'; the federation has {', '.join(batch)}")
             params = self._model_init(key, batch["x"])
+        if self.model is not None and isinstance(params, Mapping) and "params" in params and len(params) > 1:
+            others = ", ".join(name for name in params if name != "params")
+            raise FedaxError(
+                f"the model keeps {others} beside its params: a model with state is not taken, so use group "
+                "or layer normalisation instead"
+            )
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 raise FedaxError(f"parameter {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not floating")
@@ -171,12 +183,13 @@ class Problem:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
         if self.regularizer is not None:
             self.regularizer.check(params)
+        refuse_stateful(self.gradients, params)
         sample = {
             k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype))
             for k, a in arrays.items()
         }
         if self._apply is not None:
-            if self.name in LOSSES and "y" not in arrays:
+            if self.builtin is not None and "y" not in arrays:
                 raise FedaxError(f"loss={self.name!r} needs the array 'y'; the federation has {', '.join(arrays)}")
             try:
                 z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
@@ -184,24 +197,34 @@ class Problem:
                 shape = arrays["x"].shape[1:]
                 raise FedaxError(f"the model does not take rows of shape {shape}: {_first_line(error)}") from error
             self._check_labels(z, arrays)
+            losses = jax.eval_shape(lambda p, b: self._row_losses(p, b), params, sample)
+            if losses.shape != (2,):
+                raise FedaxError(
+                    f"the loss must give one number a row, not an array of shape {losses.shape[1:]} for each"
+                )
         value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
         if value.shape != ():
             raise FedaxError(f"the loss must be one number a batch, not an array of shape {value.shape}")
 
     def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        if self.name == "cross_entropy":
+        if self.builtin == "cross_entropy":
             y, classes = arrays["y"], z.shape[-1]
+            if z.shape[1:-1] != y.shape[1:]:
+                raise FedaxError(
+                    f"cross_entropy needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
+                    f"model's outputs are, not {y.shape[1:]}"
+                )
             if not np.issubdtype(y.dtype, np.integer):
                 raise FedaxError(f"cross_entropy needs integer labels in 'y', not {y.dtype}")
             if y.size and (y.min() < 0 or y.max() >= classes):
                 worst = int(y.max() if y.max() >= classes else y.min())
                 raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
         outputs = int(np.prod(z.shape[1:]))
-        if self.name in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):
+        if self.builtin in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):
             raise FedaxError(
                 f"loss={self.name!r} needs as many outputs as values in a row of 'y', {values}, not {outputs}"
             )
-        if self.name == "logistic" and outputs != 1:
+        if self.builtin == "logistic" and outputs != 1:
             raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
 
 

@@ -11,7 +11,6 @@ from fedax.errors import FedaxError
 from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, STATUS
 
 
-
 @dataclasses.dataclass(frozen=True)
 class RecordedRun:
     """One run. `rows` has a dict per evaluated round; `notes` says what could not be read."""

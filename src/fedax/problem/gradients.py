@@ -1,0 +1,107 @@
+"""Gradient transformations between the oracle and the method: optax's, as far as they keep no state.
+
+They act on the gradient that a method is given, the subgradient of psi included, in their order. `oracle.raw` shows
+the gradient before them. Hessian-vector products stay those of the loss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+import fedax.lazy_optax as optax
+from fedax.errors import FedaxError, unknown
+from fedax.vectors import Vector
+
+#: optax's transformations that keep no state, by name
+NAMES = (
+    "adaptive_grad_clip",
+    "add_decayed_weights",
+    "centralize",
+    "clip",
+    "clip_by_block_rms",
+    "clip_by_global_norm",
+    "normalize_by_update_norm",
+    "scale",
+    "scale_by_sign",
+    "zero_nans",
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Transformation:
+    """One transformation: optax's object, and how it is told from others."""
+
+    name: str
+    made: Any
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def transformations(asked: Sequence[Any]) -> tuple[Transformation, ...]:
+    """What `Problem(gradients=...)` and an experiment file's `gradients` name, in their order.
+
+    >>> transformations([{"name": "clip_by_global_norm", "max_norm": 10}])
+    (clip_by_global_norm(max_norm=10),)
+    >>> transformations([{"name": "clip_by_global_nrom"}])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown gradient transformation 'clip_by_global_nrom': did you mean ...
+    """
+    if isinstance(asked, Mapping | str) or not isinstance(asked, Sequence):
+        raise FedaxError(f"gradients is {asked!r}: it must be a list of optax's gradient transformations")
+    return tuple(_one(part) for part in asked)
+
+
+def _one(asked: Any) -> Transformation:
+    if isinstance(asked, str):
+        asked = {"name": asked}
+    if isinstance(asked, Mapping):
+        return _named(**{"name": None, **asked})
+    if hasattr(asked, "init") and hasattr(asked, "update"):
+        return Transformation(getattr(asked.update, "__qualname__", "transformation").split(".")[0], asked)
+    raise FedaxError(
+        f"gradients holds {asked!r}: it must be a gradient transformation of optax, or a table with its name"
+    )
+
+
+def _named(name: Any, **options: Any) -> Transformation:
+    if name not in NAMES:
+        stateful = isinstance(name, str) and callable(getattr(optax, name, None))
+        if stateful and name.startswith(("scale_by_", "add_noise", "trace", "ema", "adam", "sgd")):
+            raise _keeps_state(str(name))
+        raise unknown("gradient transformation", name, NAMES)
+    make = getattr(optax, name)
+    allowed = list(inspect.signature(make).parameters)
+    for given in options:
+        if given not in allowed:
+            raise unknown(f"field of {name}", given, allowed)
+    try:
+        made = make(**options)
+    except TypeError as error:
+        raise FedaxError(f"gradients: {name}: {error}") from None
+    shown = ", ".join(f"{key}={value}" for key, value in options.items())
+    return Transformation(f"{name}({shown})", made)
+
+
+def refuse_stateful(chain: Sequence[Transformation], params: Any) -> None:
+    """Raise if a transformation keeps a state from step to step."""
+    for part in chain:
+        if jax.tree.leaves(jax.eval_shape(part.made.init, params)):
+            raise _keeps_state(part.name)
+
+
+def _keeps_state(name: str) -> FedaxError:
+    return FedaxError(f"gradients: {name} keeps a state from step to step, which is a method's part: take another")
+
+
+def transformed(chain: Sequence[Transformation], gradient: Vector, x: Vector) -> Vector:
+    """The gradient at x as the transformations leave it."""
+    tree = gradient.tree
+    for part in chain:
+        tree, _ = part.made.update(tree, part.made.init(x.tree), x.tree)
+    return Vector(tree)
