@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import fedax
+from fedax.experiments import parse, run
 from fedax.kernels.convolution import convolve, max_pool, overlapping_max_pool
 from fedax.kernels.dense import product
 from fedax.kernels.loops import by_columns, local_loop, peeled
@@ -104,3 +105,12 @@ def test_other_values_are_refused(monkeypatch):
         enabled()
     monkeypatch.setenv("FEDAX_KERNELS", "")
     assert enabled() is (jax.default_backend() == "cpu")
+
+
+def test_a_run_refuses_other_values_before_it_writes(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDAX_KERNELS", "fast")
+    table = {"rounds": 1, "data": {"name": "wine"}, "model": {"name": "logistic"}}
+    asked = parse({**table, "algorithm": {"name": "FedAvg", "lr": 0.1}})
+    with pytest.raises(fedax.FedaxError, match="FEDAX_KERNELS"):
+        run(asked, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -11,13 +11,18 @@ from fedax.errors import FedaxError
 VARIABLE = "FEDAX_KERNELS"
 
 
+def wanted() -> bool:
+    """Whether the user leaves the switch on; any word but on and off is refused."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen not in ("", "on", "off"):
+        raise FedaxError(f"{VARIABLE} is {chosen!r}: it must be on or off")
+    return chosen != "off"
+
+
 def enabled() -> bool:
     """Whether programs take this room's forms: on a CPU, unless FEDAX_KERNELS=off. Asked when a program is traced.
 
     >>> enabled() == (jax.default_backend() == "cpu" and os.environ.get("FEDAX_KERNELS") != "off")
     True
     """
-    chosen = os.environ.get(VARIABLE, "")
-    if chosen not in ("", "on", "off"):
-        raise FedaxError(f"{VARIABLE} is {chosen!r}: it must be on or off")
-    return chosen != "off" and jax.default_backend() == "cpu"
+    return wanted() and jax.default_backend() == "cpu"
