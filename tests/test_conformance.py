@@ -18,7 +18,7 @@ from fedax.algorithms.claims import Optimum, Reduction
 from fedax.client.round import Client
 from fedax.errors import FedaxError
 from fedax.testing import Check, Report, check_algorithm, check_target, load_class, make, quadratics, whole_runs
-from fedax.testing.trial import Trial
+from fedax.testing.driven_run import DrivenRun
 from fedax.vectors import each, zeros
 
 CHEAP = ["purity", "shapes", "sizes", "gradients", "identity"]  # nothing compiles whole rounds
@@ -230,8 +230,8 @@ def fails(check):
 
 def test_sitting_out_is_checked(monkeypatch):
     assert not fails("sitting out")
-    cohort = Trial.cohort
-    monkeypatch.setattr(Trial, "cohort", lambda self, r: [i for i in range(6) if i not in cohort(self, r)])
+    cohort = DrivenRun.cohort
+    monkeypatch.setattr(DrivenRun, "cohort", lambda self, r: [i for i in range(6) if i not in cohort(self, r)])
     assert fails("sitting out")
 
 

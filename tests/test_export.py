@@ -167,7 +167,7 @@ def test_a_sweep_has_a_heat_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path("grid/sweep.csv").write_text("\n".join(["algorithm,seed,lr,server_lr,score", *rows]) + "\n")
     assert invoke(["figures", "grid", "--out", "figs"]) == 0
     assert Path("figs/sweep-fedavg.pdf").exists()
-    from fedax.report.sweeps import read_sweep
+    from fedax.report.recorded_sweep import read_sweep
 
     found = groups(read_all([Path("grid/runs/fedavg-seed0")]))
     (image,) = draw(found, read_sweep(Path("grid"), ["FedAvg"]))["sweep-FedAvg"].axes[0].images

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fedax
-from fedax.papers.reproductions.fedac import METHODS, best_losses, problem
+from fedax.papers.reproductions.a9a_table import METHODS, best_losses, problem
 
 OPTIMUM = 0.3333407530
 #: the published best suboptimality over the learning rates, and the rate it was reached with

@@ -7,16 +7,46 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
 METHODS = sorted((ROOT / "src/fedax/algorithms").glob("*.py"))
+#: modules that may import one another: parts of a run that name the run's type. Gone once the run's state has a module.
+ROUND = {f"fedax.engine.{name}" for name in ("checkpoint", "evaluate_round", "fingerprint", "loop", "snapshots")}
+#: names of files that mean the same in every room, and a command's own, which mirrors the room that it shows
+SHARED = {"__init__", "base", "registry"}
 
 
 def test_layers_hold():
     command = [Path(sys.executable).parent / "lint-imports", "--no-cache"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    """Imports within functions and for type checking count."""
+    graph = grimp.build_graph("fedax", exclude_type_checking_imports=False, cache_dir=None)
+    left = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    for module in left.keys() & ROUND:
+        left[module] = left[module] - ROUND
+    while free := [module for module, imported in left.items() if not imported & left.keys()]:
+        for module in free:
+            del left[module]
+    # What is left is in a circle or imports one that is: take off those that nothing left imports.
+    while outer := left.keys() - set().union(*left.values()):
+        for module in outer:
+            del left[module]
+    assert not left, sorted(left)
+
+
+def test_files_of_the_same_name_mean_the_same():
+    homes: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src/fedax").rglob("*.py")):
+        if path.parent.name != "cli" and path.stem not in SHARED:
+            homes.setdefault(path.stem, []).append(str(path.relative_to(ROOT)))
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert set(twice) <= {"reading"}, twice  # an experiment file there, a run's directory here
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from fedax.errors import FedaxError
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.regularizers import L1
 from fedax.testing import check_algorithm
+from fedax.testing.driven_run import DrivenRun
 from fedax.testing.problems import smooth
-from fedax.testing.trial import Trial
 from fedax.testing.whole_runs import compilations
 
 
@@ -33,7 +33,7 @@ def double():
 def test_localized_descends_from_its_bases_model(base, lr):
     federation, _ = quadratics(8)
     setting = smooth(federation, 3, 3)
-    plain, wrapped = (Trial(m, setting).advance(4) for m in (base, fedax.Localized(base, steps=6, lr=lr)))
+    plain, wrapped = (DrivenRun(m, setting).advance(4) for m in (base, fedax.Localized(base, steps=6, lr=lr)))
     np.testing.assert_array_equal(wrapped.shared, plain.shared)
     for i in range(8):
         v = plain.shared
@@ -76,7 +76,7 @@ def test_localized_resolves_its_bases_schedules():
     )
     federation, _ = quadratics(1)
     one, other = (
-        Trial(m, smooth(federation)).advance(4).shared
+        DrivenRun(m, smooth(federation)).advance(4).shared
         for m in (fedax.Localized(fedax.FedAvg(lr=decay), steps=2, lr=0.1), fedax.FedAvg(lr=decay))
     )
     np.testing.assert_array_equal(one, other)
@@ -94,7 +94,9 @@ def test_localized_sweeps_over_the_rate_of_its_base():
 
 def test_another_rate_of_the_base_is_no_new_program():
     federation, _ = quadratics(1)
-    one, other = (Trial(fedax.Localized(fedax.FedAvg(lr=lr), steps=2), smooth(federation, 2)) for lr in (0.11, 0.12))
+    one, other = (
+        DrivenRun(fedax.Localized(fedax.FedAvg(lr=lr), steps=2), smooth(federation, 2)) for lr in (0.11, 0.12)
+    )
     one.advance()
     before = compilations()
     other.advance()

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedax.data import load
-from fedax.data.partitions.draws import meet, take_more
+from fedax.data.partitions.dividing import meet, take_more
 from fedax.data.partitions.registry import (
     IID,
     ByColumn,

@@ -18,8 +18,8 @@ import fedax
 from conftest import QUADRATIC, quadratics
 from fedax.errors import FedaxError
 from fedax.regularizers import L1
+from fedax.testing.driven_run import DrivenRun
 from fedax.testing.problems import ragged, smooth
-from fedax.testing.trial import Trial
 
 I = np.eye(5)
 REACHED = 1e-8
@@ -43,7 +43,7 @@ class Clients:
 
     def ends(self, algorithm, rounds=1500, local_steps=1):
         """The shared model and all personal ones after many rounds."""
-        trial = Trial(algorithm, smooth(self.federation, local_steps)).advance(rounds)
+        trial = DrivenRun(algorithm, smooth(self.federation, local_steps)).advance(rounds)
         return trial.shared, trial.personal
 
     def balanced(self, weights):
@@ -138,7 +138,7 @@ def test_apfl_in_a_ball_solves_equation_4(seed):
 
 def test_pfedme_nears_fedavg_as_lam_grows():
     federation, _ = quadratics(4)
-    shared = lambda algorithm: Trial(algorithm, smooth(federation, 3, 3)).advance(5).shared  # noqa: E731
+    shared = lambda algorithm: DrivenRun(algorithm, smooth(federation, 3, 3)).advance(5).shared  # noqa: E731
     limit = shared(fedax.FedAvg(lr=0.1))
     pfedme = lambda lam: fedax.PFedMe(lr=0.1, lam=lam, inner_lr=1 / (lam + 2), inner_steps=30)  # noqa: E731
     away = [np.linalg.norm(shared(pfedme(lam)) - limit) for lam in (1e2, 1e3, 1e4, 1e5)]
@@ -159,7 +159,7 @@ def test_ditto_may_train_its_models_after_the_local_steps():
     """With full gradients it makes no difference when v is trained, only how often."""
     federation, _ = quadratics(4)
     beside, after, longer = (
-        Trial(fedax.Ditto(lr=0.1, lam=0.5, personal_steps=steps), smooth(federation, 3, 3)).advance(4).personal
+        DrivenRun(fedax.Ditto(lr=0.1, lam=0.5, personal_steps=steps), smooth(federation, 3, 3)).advance(4).personal
         for steps in (None, 3, 4)
     )
     np.testing.assert_allclose(after, beside, rtol=0, atol=1e-13)
@@ -169,7 +169,7 @@ def test_ditto_may_train_its_models_after_the_local_steps():
 def test_perfedavg_sees_three_minibatches():
     """In one local step the adapted point, its gradient and the Hessian come from different rows."""
     setting = ragged(5)
-    client = Trial(fedax.PerFedAvg(lr=0.05, alpha=0.1), setting).client(3)
+    client = DrivenRun(fedax.PerFedAvg(lr=0.05, alpha=0.1), setting).client(3)
     oracle = client.oracles()(0)
     seen = [oracle, oracle.fresh(1), oracle.fresh(2)]
     w = fedax.Vector({"w": jnp.ones(4), "intercept": jnp.ones(())})
@@ -188,7 +188,7 @@ def test_perfedavg_sees_three_minibatches():
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_for_a_linear_model_mixing_outputs_is_mixing_parameters(adaptive):
     paper = fedax.APFL(lr=0.05, alpha=0.3, adaptive=adaptive, pull=0.02)
-    a, b = (Trial(m, ragged(6)).advance(5) for m in (paper, dataclasses.replace(paper, mix="outputs")))
+    a, b = (DrivenRun(m, ragged(6)).advance(5) for m in (paper, dataclasses.replace(paper, mix="outputs")))
     np.testing.assert_allclose(a.shared, b.shared, rtol=0, atol=1e-13)
     for one, other in zip(jax.tree.leaves(a.state.clients), jax.tree.leaves(b.state.clients), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
@@ -269,7 +269,7 @@ def test_newcomers_follow_their_methods_rule(seed):
 
     def joined(algorithm):
         """The personal model of client 2, whose state was `start`-like, with the server at x."""
-        oracle = Trial(algorithm, smooth(federation)).client(2).full()
+        oracle = DrivenRun(algorithm, smooth(federation)).client(2).full()
         server, state = fedax.Vector(jnp.asarray(x)), algorithm.client_init(fedax.Vector(jnp.asarray(start)))
         state = jax.jit(lambda s, c: algorithm.join(s, c, oracle, steps))(server, state)
         return np.asarray(algorithm.personal(server, state, oracle).tree)
@@ -294,7 +294,7 @@ def test_newcomers_follow_their_methods_rule(seed):
 
 def test_newcomers_draw_minibatches():
     algorithm = fedax.LocalOnly(lr=0.05)
-    client = Trial(algorithm, ragged(3)).client(3)
+    client = DrivenRun(algorithm, ragged(3)).client(3)
     oracle, v = client.full(), fedax.Vector({"w": jnp.ones(4), "intercept": jnp.ones(())})
     expected = v
     for n in (1, 2, 3):

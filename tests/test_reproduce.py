@@ -23,11 +23,11 @@ from fedax.experiments.folder import resolved_comparison
 from fedax.experiments.resuming import recall
 from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, saving
 from fedax.papers.reproductions import docs_page as page
+from fedax.papers.reproductions.a9a_table import METHODS
 from fedax.papers.reproductions.description import Quantity, Scale, described
-from fedax.papers.reproductions.execute import carry_out
-from fedax.papers.reproductions.fedac import METHODS
 from fedax.papers.reproductions.figures_of_runs import quickest
 from fedax.papers.reproductions.merging import merged
+from fedax.papers.reproductions.reproducing import carry_out
 from fedax.papers.reproductions.special import MEASURES
 from fedax.papers.reproductions.wording import shown
 from fedax.runs.files import write_json

@@ -23,7 +23,7 @@ from fedax.evaluation.curvature import largest
 from fedax.experiments import read
 from fedax.experiments.building import prepare
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.papers.reproductions.fedac import problem as logistic
+from fedax.papers.reproductions.a9a_table import problem as logistic
 from fedax.papers.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
 from fedax.papers.theory.advice import LASTING, RARELY, RULES
 from fedax.papers.theory.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1

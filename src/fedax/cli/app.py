@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 import fedax
+from fedax.cli.compare import compare
 from fedax.cli.data import app as data_app
+from fedax.cli.demo import demo
 from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, fail
 from fedax.cli.export import export
 from fedax.cli.figures import figures
@@ -20,7 +22,8 @@ from fedax.cli.flower import app as flower_app
 from fedax.cli.options import Debug, assignments
 from fedax.cli.reproduce import reproduce
 from fedax.cli.resume import resume
-from fedax.cli.running import compare, demo, run, sweep
+from fedax.cli.run import run
+from fedax.cli.sweep import sweep
 from fedax.cli.theory import advise, theory
 from fedax.cli.tune import WithTune
 from fedax.errors import FedaxError

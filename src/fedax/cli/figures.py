@@ -35,8 +35,8 @@ def figures(
     from fedax.experiments.folder import run_folders
     from fedax.report import groups, read_all
     from fedax.report.figures import draw, encode
+    from fedax.report.recorded_sweep import read_sweep
     from fedax.report.sentences import apart
-    from fedax.report.sweeps import read_sweep
     from fedax.runs.files import slug, write_whole
 
     found = groups(read_all(inside for run in runs for inside in run_folders(run)))

@@ -126,7 +126,7 @@ def _carry_out(
     from fedax.cli.progress import watch
     from fedax.cli.results import write_reports
     from fedax.experiments import Progress
-    from fedax.papers.reproductions.execute import Interrupted, carry_out
+    from fedax.papers.reproductions.reproducing import Interrupted, carry_out
     from fedax.papers.reproductions.saving import joined, where
     from fedax.runs.files import write_json
 

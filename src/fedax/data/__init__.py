@@ -74,3 +74,10 @@ __all__ = [
     "quadratics",
     "synthetic",
 ]
+
+
+def __getattr__(name: str) -> type[Partition]:
+    """A partition that the registry has and this list has not."""
+    if name not in PARTITIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return PARTITIONS[name]

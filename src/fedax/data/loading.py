@@ -17,7 +17,7 @@ from fedax.data.federation import Federation, Rows
 from fedax.data.partitions.registry import IID, ByColumn, Partition
 from fedax.data.splits import is_label
 from fedax.data.storage.sharing import within_budget
-from fedax.data.tables import reading as tables
+from fedax.data.tables import own_rows as tables
 from fedax.errors import FedaxError, unknown
 
 _loaded: weakref.WeakValueDictionary[Hashable, Federation] = weakref.WeakValueDictionary()
@@ -103,7 +103,7 @@ def from_table(
     split: Sequence[float] | None = (0.7, 0.1, 0.2),
     seed: int = 0,
 ) -> Federation:
-    """The federation of a pandas table or a Hugging Face dataset; `fedax.data.tables.reading` has the columns.
+    """The federation of a pandas table or a Hugging Face dataset; `fedax.data.tables.own_rows` has the columns.
 
     >>> import pandas
     >>> cities = ["oslo", "oslo", "bodo", "bodo"]

@@ -23,7 +23,7 @@ from fedax.algorithms.base import Algorithm
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
 from fedax.client.round import Client
-from fedax.kernels.loops import by_columns, peeled
+from fedax.kernels.loops import local_loop
 from fedax.problem import Problem
 from fedax.problem.oracle import BLOCK
 from fedax.vectors import Vector, size, zeros
@@ -124,9 +124,7 @@ def cohort_program(
     rounds = work is None  # what newcomers do is no round: it sends nothing
     if work is None:
         peels = executor.peeled and plan.equal_steps and plan.max_steps > 1
-        columns = lanes and jax.default_backend() == "cpu"
-        loop = by_columns if columns else peeled if peels else jax.lax.fori_loop
-        work = functools.partial(Client.work, loop=loop)
+        work = functools.partial(Client.work, loop=local_loop(lanes=lanes, peels=peels))
 
     def device(
         algorithm: Algorithm,

@@ -14,7 +14,8 @@
 from __future__ import annotations
 
 from fedax.experiments.building import prepare
-from fedax.experiments.execute import Outcome, Progress, Run, run
+from fedax.experiments.events import Progress, Run
+from fedax.experiments.execute import Outcome, run
 from fedax.experiments.reading import parse, read
 from fedax.experiments.resuming import resume
 from fedax.experiments.schema import Experiment

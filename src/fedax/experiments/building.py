@@ -10,6 +10,7 @@ from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
+from fedax.kernels.switch import wanted
 from fedax.problem import Problem
 
 
@@ -26,6 +27,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
     >>> problem.name, federation.clients
     ('squared', 10)
     """
+    wanted()  # refuses a wrong FEDAX_KERNELS before anything is written
     federation = experiment.data.build()
     shown = in_memory(federation)
     loss = _loss(experiment.problem.loss, shown)

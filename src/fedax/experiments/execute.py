@@ -12,6 +12,7 @@ from fedax.engine import Result, Simulation
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options, prepare
+from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.folder import RunFolder, Status, describe_clients, resolved_comparison, resolved_run, run_name
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
@@ -20,20 +21,6 @@ from fedax.experiments.trackers import tracked, trackers
 from fedax.problem import Problem
 from fedax.runs.files import EXPERIMENT, RUNS, STATUS, claim, refuse_taken, write_json
 from fedax.runtime import is_main_process
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """One method and one seed: where its files are, how it ended, and the last row of its history."""
-
-    label: str
-    seed: int
-    folder: Path
-    status: Status = "running"
-    round: int = 0
-    message: str = ""
-    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
-    rounds: int = 0  #: those that it is to run; 0 where all run as many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,51 +43,20 @@ class Outcome:
         return self.left > 0 or any(run.status == "interrupted" for run in self.runs)
 
 
-class Progress:
-    """Told what happens; does nothing. Subclass it to show a bar."""
-
-    def say(self, sentence: str) -> None:
-        """Something to know before the runs begin."""
-
-    def begin(self, runs: list[Run], rounds: int) -> None:
-        """All is checked, and these runs follow."""
-
-    def start(self, run: Run) -> None:
-        """A run begins."""
-
-    def goes_on(self, run: Run, round: int) -> None:
-        """The run had begun before, and goes on after this round; 0 where it had no checkpoint."""
-
-    def advance(self, rounds: int) -> None:
-        """The current run has done so many rounds."""
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """The current run was evaluated."""
-
-    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
-        """Further settings of a sweep are done, so many of all; the best so far in words."""
-
-    def end(self, run: Run) -> None:
-        """A run ended."""
-
-    def stopping(self) -> None:
-        """Ctrl-C was pressed, and the current run stops after its round."""
-
-
 @dataclasses.dataclass(frozen=True)
-class Task:
+class PlannedRun:
     """A run that is planned, and the method that it is of."""
 
     run: Run
     table: AlgorithmTable
 
 
-def plan(experiment: Experiment, out: Path) -> list[Task]:
+def plan(experiment: Experiment, out: Path) -> list[PlannedRun]:
     """Every method with every seed; one run fills `out`, several fill `out/runs/<label>-seed<k>`."""
     pairs = [(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
     where = [out / RUNS / run_name(table, seed) if len(pairs) > 1 else out for table, seed in pairs]
     return [
-        Task(Run(str(table.label), seed, folder, rounds=experiment.of(table).rounds), table)
+        PlannedRun(Run(str(table.label), seed, folder, rounds=experiment.of(table).rounds), table)
         for (table, seed), folder in zip(pairs, where, strict=True)
     ]
 
@@ -148,7 +104,7 @@ class Runner:
     def __init__(
         self,
         experiment: Experiment,
-        tasks: Sequence[Task],
+        tasks: Sequence[PlannedRun],
         *,
         resume: bool = False,
         prepared: tuple[Problem, Any] | None = None,
@@ -177,7 +133,7 @@ class Runner:
                     break
         return done
 
-    def _begin(self, task: Task, progress: Progress) -> tuple[Simulation, RunFolder]:
+    def _begin(self, task: PlannedRun, progress: Progress) -> tuple[Simulation, RunFolder]:
         """The simulation of one run, from its last checkpoint where it is to go on, and its directory."""
         path, seed, experiment = task.run.folder, task.run.seed, self.experiment.of(task.table)
         began = (path / STATUS).is_file()

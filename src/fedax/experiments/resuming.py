@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.experiments.execute import Outcome, Progress, Run, Runner, Task, plan
+from fedax.experiments.events import Progress, Run
+from fedax.experiments.execute import Outcome, PlannedRun, Runner, plan
 from fedax.experiments.folder import resolved_run
 from fedax.experiments.reading import parse
 from fedax.experiments.schema import Experiment
@@ -37,7 +38,7 @@ def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None 
     tasks = _planned(experiment, home)
     if home != folder:
         (task,) = (task for task in tasks if task.run.folder.name == folder.resolve().name)
-        tasks = [Task(dataclasses.replace(task.run, folder=folder), task.table)]
+        tasks = [PlannedRun(dataclasses.replace(task.run, folder=folder), task.table)]
     if tasks[0].run.folder != home:
         _refuse_another(experiment, tasks)
     runs = [_found(task.run) for task in tasks]
@@ -54,7 +55,7 @@ def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None 
     return Outcome(folder, [now[n] for n in now if n not in left], len(tasks) > 1, len(done), len(left))
 
 
-def _planned(experiment: Experiment, home: Path) -> list[Task]:
+def _planned(experiment: Experiment, home: Path) -> list[PlannedRun]:
     """The experiment's runs, which must be those that a comparison has written down."""
     tasks = plan(experiment, home)
     refuse_other_runs(home, [task.run.folder.name for task in tasks])
@@ -122,7 +123,7 @@ def _found(run: Run) -> Run:
     return dataclasses.replace(run, metrics=dict(rows[-1]) if rows else {}, **known)
 
 
-def _refuse_another(experiment: Experiment, tasks: Sequence[Task]) -> None:
+def _refuse_another(experiment: Experiment, tasks: Sequence[PlannedRun]) -> None:
     """Raise if a run of a comparison was begun under another experiment than the comparison now describes."""
     for task in tasks:
         was = read_json(task.run.folder / EXPERIMENT)

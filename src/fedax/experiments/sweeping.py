@@ -21,7 +21,7 @@ from fedax.algorithms import Algorithm
 from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
-from fedax.experiments.execute import Progress, Run
+from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.folder import RunFolder, describe_clients, resolved_comparison, resolved_run, run_name
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred

@@ -17,7 +17,7 @@ from fedax.errors import FedaxError, unknown
 from fedax.report.summary import flat
 
 if TYPE_CHECKING:
-    from fedax.experiments.execute import Progress, Run
+    from fedax.experiments.events import Progress, Run
 
 log = logging.getLogger("fedax")
 

@@ -21,7 +21,7 @@ from fedax.engine.sweeps import Settings, sweep
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import in_memory, options, prepare
-from fedax.experiments.execute import Progress, Run
+from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.folder import resolved_run
 from fedax.experiments.grids import TuneTable, Values, at_bound, grid_of, with_values

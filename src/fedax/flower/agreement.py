@@ -24,6 +24,7 @@ from fedax.engine.prepare import check_evaluated, first_parameters
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
 from fedax.experiments.folder import resolved_run
+from fedax.flower.messages import Layout
 from fedax.flower.privacy import Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
 from fedax.problem import Problem
@@ -31,8 +32,6 @@ from fedax.runs.files import as_json
 from fedax.runtime import configure
 from fedax.vectors import Vector
 from fedax.version import VERSION
-
-Layout = dict[str, tuple[tuple[int, ...], str]]  # of a row: each array's shape and dtype
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,9 +21,8 @@ from fedax.errors import FedaxError
 if TYPE_CHECKING:
     from flwr.app import Message, RecordDict
 
-    from fedax.flower.agreement import Layout
-
 Flat = dict[str, np.ndarray[Any, Any]]
+Layout = dict[str, tuple[tuple[int, ...], str]]  # of a row: each array's shape and dtype
 RAW = "fedax.raw"  # an array's bytes in C order, for any dtype that JAX knows
 ABOUT, TRAIN, MODEL, UPLOAD, METRICS = "about", "broadcast", "model", "upload", "metrics"
 

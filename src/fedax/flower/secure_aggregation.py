@@ -32,7 +32,7 @@ REACH = 8.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Sum:
+class MaskedSum:
     """What a round brought: the mean of the uploads, and of each node that is in it the numbers it sent beside."""
 
     mean: Flat
@@ -63,7 +63,7 @@ class Mean:
 
     def ask(
         self, grid: Grid, orders: Mapping[int, RecordDict], like: Flat, *, round: int, max_weight: float = 1.0
-    ) -> Sum | None:
+    ) -> MaskedSum | None:
         """Send each node its order and get the mean of their uploads; None if too few of them were there to the end.
 
         like: arrays of the names, shapes and dtypes of an upload. max_weight: the largest weight of a client.
@@ -86,7 +86,7 @@ class Mean:
             return None
         vector = parameters_to_ndarrays(strategy.results[0][1].parameters)[0]
         beside = {proxy.node_id: dict(result.metrics) for proxy, result in strategy.results}
-        return Sum(_apart(vector, like), beside)
+        return MaskedSum(_apart(vector, like), beside)
 
 
 def veil(message: Message, context: Context, call_next: Callable[..., Message]) -> Message:

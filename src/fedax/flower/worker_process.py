@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("flwr.fedax")
 
 
-class Executor:
+class ThreadExecutor:
     """What SuperExec calls to have a task carried out; this one does it in a thread, one app's work at a time.
 
     A thread for each, as a message of a run that has ended may never come whole: the wait for it must hold up no other.
@@ -129,7 +129,7 @@ def keep(address: str, root_certificates: str | None = None) -> None:
     except ImportError as error:
         raise FedaxError(f"this version of Flower has no such tasks ({error}): let the SuperNode start them") from error
     module: Any = superexec if hasattr(superexec, "get_executor") else sys.modules[superexec.__module__]
-    executor = Executor()
+    executor = ThreadExecutor()
     module.get_executor = lambda *_, **__: executor
     module.run_superexec(
         runtime_api_address=address,

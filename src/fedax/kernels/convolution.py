@@ -8,7 +8,7 @@ runs inside a loop, and the gradient of its pooling is slow as well. So on the C
 - one with 3x3 windows, stride 1 and many channels takes fewer products still (winograd.py);
 - a pooling is a reshape and a maximum.
 
-On other devices both are XLA's own.
+On other devices, and with FEDAX_KERNELS=off, all are XLA's own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedax.kernels import winograd
+from fedax.kernels.switch import enabled
 
 
 def convolve(
@@ -53,7 +54,7 @@ def convolve(
     numbers = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
     dilated = any(d != 1 for d in (*(lhs_dilation or ()), *(rhs_dilation or ())))
     grouped = feature_group_count != 1 or batch_group_count != 1
-    if jax.default_backend() != "cpu" or dilated or grouped or numbers != _channels_last(spatial):
+    if not enabled() or dilated or grouped or numbers != _channels_last(spatial):
         return lax.conv_general_dilated(
             lhs,
             rhs,
@@ -116,7 +117,7 @@ def max_pool(x: jax.Array, window: int = 2) -> jax.Array:
     >>> max_pool(jnp.arange(20.0).reshape(1, 4, 5, 1))[0, :, :, 0].tolist()
     [[6.0, 8.0], [16.0, 18.0]]
     """
-    if jax.default_backend() != "cpu":
+    if not enabled():
         shape = (1, window, window, 1)
         pooled: jax.Array = lax.reduce_window(x, -jnp.inf, lax.max, shape, shape, "VALID")
         return pooled
@@ -135,9 +136,13 @@ def overlapping_max_pool(x: jax.Array) -> jax.Array:
     >>> overlapping_max_pool(jnp.arange(16.0).reshape(1, 4, 4, 1))[0, :, :, 0].tolist()
     [[5.0, 7.0], [13.0, 15.0]]
     """
+    if not enabled():
+        around = ((0, 0), (1, 1), (1, 1), (0, 0))
+        pooled: jax.Array = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), around)
+        return pooled
     for axis in (1, 2):
-        around = [(1, 1, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
-        padded = lax.pad(x, jnp.asarray(-jnp.inf, x.dtype), around)
+        edges = [(1, 1, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)]
+        padded = lax.pad(x, jnp.asarray(-jnp.inf, x.dtype), edges)
         last = x.shape[axis] - (x.shape[axis] + 1) % 2  # of the places where windows begin
         first, middle, end = (lax.slice_in_dim(padded, i, i + last, 2, axis) for i in range(3))
         x = lax.max(lax.max(first, middle), end)

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedax.kernels.switch import enabled
 from fedax.vectors import Mixture
 
 ROWS = (16, 24)
@@ -47,9 +48,9 @@ def product(x: jax.Array, kernel: Any) -> jax.Array:
         a = kernel.weight
         mixed: jax.Array = a * product(x, kernel.own) + (1 - a) * product(x, kernel.shared)
         return mixed
-    if serves(x, kernel) and jax.default_backend() == "cpu":
+    if serves(x, kernel) and enabled():
         return _product(x, kernel)
-    if filling_serves(x, kernel) and jax.default_backend() == "cpu":
+    if filling_serves(x, kernel) and enabled():
         return _filled(x, kernel)
     return lax.dot(x, kernel)
 

@@ -9,6 +9,19 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
+from fedax.kernels.switch import enabled
+
+
+def local_loop(*, lanes: bool, peels: bool) -> Callable[..., Any]:
+    """The loop over local steps of settings that are batched (`lanes`), or of a large model alone (`peels`).
+
+    >>> local_loop(lanes=False, peels=False) is jax.lax.fori_loop
+    True
+    """
+    if not enabled():
+        return jax.lax.fori_loop
+    return by_columns if lanes else peeled if peels else jax.lax.fori_loop
+
 
 def peeled(first: int, last: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
     """`jax.lax.fori_loop` with its first step outside and then two an iteration.

@@ -4,8 +4,8 @@ Listing them loads neither JAX nor Flax: `MODELS` holds names, one-line descript
 module itself is imported when `model` builds it.
 
 >>> from fedax.models import MODELS, model
->>> list(MODELS)
-['linear', 'logistic', 'trace', 'mlp', 'cnn', 'resnet18', 'small_cnn_gn']
+>>> MODELS["mlp"].summary
+'fully connected layers with ReLU'
 >>> model("mlp", outputs=10, hidden=[100]).hidden
 (100,)
 """

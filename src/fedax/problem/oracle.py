@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from fedax import counting
 from fedax.errors import FedaxError
-from fedax.problem.gradients import transformed
+from fedax.problem.gradients import Transformation, transformed
+from fedax.regularizers.base import Regularizer
 from fedax.vectors import Vector, zeros
-
-if TYPE_CHECKING:
-    from fedax.problem import Problem
 
 Batch = Mapping[str, Any]
 BLOCK = 1024  # rows a full local gradient takes at a time
+
+
+class Objective(Protocol):
+    """What an oracle asks of a problem."""
+
+    @property
+    def regularizer(self) -> Regularizer | None:
+        """psi, where there is one."""
+
+    @property
+    def gradients(self) -> tuple[Transformation, ...]:
+        """What the gradient goes through before a method sees it."""
+
+    def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
+        """The (weighted) mean loss over a batch's rows, without the regularizer."""
+
+    def mixed(self, own: Any, shared: Any, weight: Any) -> Any:
+        """Parameters weight * own + (1 - weight) * shared."""
 
 
 class BatchOracle:
@@ -32,7 +48,7 @@ class BatchOracle:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Objective,
         batch: Batch,
         *,
         smooth: bool = False,
@@ -122,7 +138,7 @@ class FullOracle(BatchOracle):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Objective,
         fetch: Callable[[jax.Array], Batch],
         count: Any,
         limit: int,

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedax.errors import FedaxError, unknown
 from fedax.models.augmentation import AUGMENTATIONS
-from fedax.problem.gradients import refuse_stateful, transformations
+from fedax.problem.gradients import Transformation, refuse_stateful, transformations
 from fedax.problem.losses import LOSSES, RowLoss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.vectors import Mixture
@@ -69,7 +69,7 @@ class Problem:
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
         self.builtin = loss if isinstance(loss, str) else None  #: the loss by its name, None for one's own
         self.regularizer = regularizer
-        self.gradients = transformations(gradients)
+        self.gradients: tuple[Transformation, ...] = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init = init
         self._apply: Callable[..., Any] | None = None

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 
 import fedax.lazy_optax as optax
 from fedax.errors import FedaxError
-from fedax.regularizers.base import On, Regularizer, chosen, mapped, named, require
+from fedax.regularizers.base import On, Regularizer, Sum, chosen, mapped, named, require
 from fedax.regularizers.constraints import Box, L1Ball, LInfBall, NonNegative, Simplex
 from fedax.regularizers.norms import L1
-from fedax.regularizers.sums import Sum
 from fedax.vectors import Vector
 
 

@@ -17,9 +17,9 @@ from fedax.report.columns import STRUCTURE, parse
 from fedax.report.fairness import held_equal, tuned
 from fedax.report.markup import best, cell, swatch
 from fedax.report.personal_html import protocol_tables
+from fedax.report.recorded_sweep import read_sweep
 from fedax.report.sentences import obstacles, summary, title, warnings
 from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
-from fedax.report.sweeps import read_sweep
 from fedax.runs.reading import RecordedRun
 
 REPORT = "report.html"

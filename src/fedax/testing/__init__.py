@@ -5,9 +5,9 @@ fedax.testing.check_algorithm(Mine(lr=0.05)).raise_if_failed()
 
 from __future__ import annotations
 
-from fedax.testing.claims import Task
+from fedax.testing.claim_checks import Task
+from fedax.testing.findings import Check, Report
 from fedax.testing.problems import QUADRATIC, quadratics
-from fedax.testing.report import Check, Report
 from fedax.testing.suite import check_algorithm
 from fedax.testing.targets import check_target, load_class, make
 

@@ -10,17 +10,17 @@ import jax
 from fedax.algorithms.base import Algorithm
 from fedax.errors import FedaxError, unknown
 from fedax.runtime import configure
-from fedax.testing import claims, contract, whole_runs
-from fedax.testing.report import Broken, Check, Report, Skipped
-from fedax.testing.trial import Subject
+from fedax.testing import claim_checks, contract_checks, whole_runs
+from fedax.testing.driven_run import Subject
+from fedax.testing.findings import Broken, Check, Report, Skipped
 
 Body = Callable[[Subject], str]
 CHECKS: dict[str, Body] = {
-    "purity": contract.purity,
-    "shapes": contract.shapes,
-    "sizes": contract.sizes,
-    "gradients": contract.gradients,
-    "identity": contract.identity,
+    "purity": contract_checks.purity,
+    "shapes": contract_checks.shapes,
+    "sizes": contract_checks.sizes,
+    "gradients": contract_checks.gradients,
+    "identity": contract_checks.identity,
     "determinism": whole_runs.determinism,
     "client order": whole_runs.client_order,
     "executors": whole_runs.executors,
@@ -28,7 +28,7 @@ CHECKS: dict[str, Body] = {
     "unequal steps": whole_runs.unequal_steps,
     "compilation": whole_runs.compilation,
     "save and load": whole_runs.save_and_load,
-    "progress": claims.progress,
+    "progress": claim_checks.progress,
 }
 CLAIMS, REFERENCE = "claims", "reference"
 
@@ -38,7 +38,7 @@ def check_algorithm(
     *,
     seed: int = 0,
     checks: Iterable[str] | None = None,
-    reference: claims.Reference | None = None,
+    reference: claim_checks.Reference | None = None,
 ) -> Report:
     """Check that a method keeps the contract and is what it claims to be.
 
@@ -62,10 +62,10 @@ def check_algorithm(
     configure()
     if not isinstance(algorithm, Algorithm):
         raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-    claimed = {c.text: functools.partial(claims.claim, claimed=c) for c in algorithm.claims}
+    claimed = {c.text: functools.partial(claim_checks.claim, claimed=c) for c in algorithm.claims}
     bodies: dict[str, Body] = {**CHECKS, **claimed}
     if reference is not None:
-        bodies[REFERENCE] = functools.partial(claims.reference, follow=reference)
+        bodies[REFERENCE] = functools.partial(claim_checks.reference, follow=reference)
     subject = Subject(algorithm, seed)
     wanted = list(bodies) if checks is None else _named(checks, bodies, list(claimed))
     with jax.enable_x64(True):

@@ -12,7 +12,7 @@ from typing import Any
 from fedax.algorithms import ALGORITHMS
 from fedax.algorithms.base import Algorithm, within
 from fedax.errors import FedaxError, unknown
-from fedax.testing.report import Report
+from fedax.testing.findings import Report
 from fedax.testing.suite import check_algorithm
 
 RATE, STEP = 0.05, 0.1

@@ -15,9 +15,9 @@ from fedax.algorithms.base import Algorithm, within
 from fedax.engine import load
 from fedax.engine.rounds import State
 from fedax.schedules import Schedule
+from fedax.testing.driven_run import ROUNDS, TOLERANCE, DrivenRun, Subject, apart, gap, shown
+from fedax.testing.findings import Broken, Skipped
 from fedax.testing.problems import CLIENTS, quadratics, smooth
-from fedax.testing.report import Broken, Skipped
-from fedax.testing.trial import ROUNDS, TOLERANCE, Subject, Trial, apart, gap, shown
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _count = {"compilations": 0, "listening": 0}
@@ -112,10 +112,10 @@ def compilation(subject: Subject) -> str:
         raise Skipped("no numeric hyper-parameters")
     base = dataclasses.replace(subject.algorithm, **fields)  # type: ignore[type-var]
     setting = subject.uneven
-    Trial(base, setting).advance()
+    DrivenRun(base, setting).advance()
     for name, value in fields.items():
         other = dataclasses.replace(base, **{name: nearby(base, name, value)})  # type: ignore[type-var]
-        trial = Trial(other, setting)
+        trial = DrivenRun(other, setting)
         before = compilations()
         trial.advance()
         if (new := compilations() - before) > 0:

@@ -12,7 +12,7 @@ from fedax.data.generators.base import from_preset
 from fedax.data.generators.clusters import CLUSTERS
 from fedax.data.generators.sparse import LASSO, LOW_RANK, lasso, low_rank
 from fedax.data.generators.synthetic import SYNTHETIC
-from fedax.data.tables import reading as tables
+from fedax.data.tables import own_rows as tables
 
 
 def _pair(reader: Callable[..., Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedax.data.checks import Array, Split, check_arrays, check_count, check_split
 from fedax.data.federation import Federation, arrange
-from fedax.data.partitions.draws import apportion, dirichlet, fill_up
+from fedax.data.partitions.dividing import apportion, dirichlet, fill_up
 from fedax.data.splits import PARTS
 from fedax.errors import FedaxError
 

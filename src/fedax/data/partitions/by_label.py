@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedax.data.checks import Array, check_count
 from fedax.data.partitions.base import Partition, check_alpha, check_min_rows
-from fedax.data.partitions.draws import (
+from fedax.data.partitions.dividing import (
     apportion,
     deal_labels,
     dirichlet,

@@ -40,13 +40,13 @@ PAPERS = {
 }
 
 
-class Table(BaseModel):
+class DescriptionTable(BaseModel):
     """A table with a fixed set of fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Quantity(Table):
+class Quantity(DescriptionTable):
     """A number that a method comes to: a column of its history at the last round, unless more is said.
 
     part: of which part; without one, all parts together (folds, for one).
@@ -99,7 +99,7 @@ class Quantity(Table):
         return None if self.minus is None else self.model_copy(update={**self.minus, "minus": None})
 
 
-class Figure(Table):
+class Figure(DescriptionTable):
     """A number that the paper prints; `tolerance` is absolute, `factor` a ratio."""
 
     quantity: Quantity
@@ -114,7 +114,7 @@ class Figure(Table):
         return self
 
 
-class PaperClaim(Table):
+class PaperClaim(DescriptionTable):
     """A sentence of the paper about two quantities, or one and a number."""
 
     says: str
@@ -128,7 +128,7 @@ class PaperClaim(Table):
         return [q for q in (self.left, self.right) if isinstance(q, Quantity)]
 
 
-class Departures(Table):
+class Departures(DescriptionTable):
     """Where the setting is not the paper's: at either scale, at each."""
 
     always: list[str] = []
@@ -136,7 +136,7 @@ class Departures(Table):
     small: list[str] = []
 
 
-class Part(Table):
+class Part(DescriptionTable):
     """One experiment of several, as a change of the common one."""
 
     name: str = ""
@@ -144,7 +144,7 @@ class Part(Table):
     methods: list[str] = []
 
 
-class Small(Table):
+class Small(DescriptionTable):
     """The difference between the paper's scale and the small one: for all parts, and for some."""
 
     set: dict[str, Any] = {}
@@ -153,7 +153,7 @@ class Small(Table):
     methods: list[str] = []
 
 
-class ScaledSetting(Table):
+class ScaledSetting(DescriptionTable):
     """A part at a scale: the experiment's table, or what a measure is told."""
 
     part: str
@@ -173,7 +173,7 @@ class ScaledSetting(Table):
         return [str(label) for label in self.table.get("methods", ())]
 
 
-class Reproduction(Table):
+class Reproduction(DescriptionTable):
     """An experiment of a paper. `load` gives it by its id."""
 
     id: str

@@ -13,8 +13,8 @@ from fedax.papers.reproductions.description import Quantity
 from fedax.papers.reproductions.verdict import Measured
 from fedax.report import RecordedRun
 from fedax.report.personal_table import by_client
+from fedax.report.recorded_sweep import SWEEP
 from fedax.report.summary import final
-from fedax.report.sweeps import SWEEP
 
 
 def measured(quantity: Quantity, parts: Mapping[str, Sequence[RecordedRun]]) -> Measured | None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from fedax.experiments import Progress
-from fedax.papers.reproductions import fedac, theorems
+from fedax.papers.reproductions import a9a_table, theorems
 from fedax.papers.reproductions.description import ScaledSetting
 from fedax.papers.reproductions.verdict import Measured
 
 Measure: TypeAlias = Callable[[ScaledSetting, Path, Progress], dict[tuple[str, str], Measured]]
-MEASURES: dict[str, Measure] = {"fedac": fedac.measure, "theorems": theorems.measure}
+MEASURES: dict[str, Measure] = {"fedac": a9a_table.measure, "theorems": theorems.measure}

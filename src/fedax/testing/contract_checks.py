@@ -13,9 +13,9 @@ import numpy as np
 from fedax.algorithms import base
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client.round import Client
+from fedax.testing.driven_run import DrivenRun, Subject, apart, flat, shown
+from fedax.testing.findings import Broken
 from fedax.testing.problems import WIDE, WIDE_DIMENSION, Case, regression
-from fedax.testing.report import Broken
-from fedax.testing.trial import Subject, Trial, apart, flat, shown
 from fedax.vectors import Mixture, Vector
 
 EXTRA = 8  # floats beyond whole vectors that a message may hold without being declared
@@ -102,7 +102,7 @@ def _attributes(algorithm: Algorithm) -> dict[str, str]:
     return found | {k: repr(v) for k, v in vars(algorithm).items()}
 
 
-def _start(trial: Trial) -> Any:
+def _start(trial: DrivenRun) -> Any:
     """The first parameters of a trial's problem."""
     run = trial.simulation
     sample = {k: v[:2] for k, v in run.data.arrays.items()}
@@ -182,7 +182,7 @@ def _twins(algorithm: Algorithm) -> list[Algorithm]:
     return [cls(**values) for cls in classes]
 
 
-def _wide(subject: Subject) -> Trial:
+def _wide(subject: Subject) -> DrivenRun:
     federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
     return subject.trial(Case(WIDE, federation, {"local_steps": WIDE_STEPS, "batch_size": 2}))
 

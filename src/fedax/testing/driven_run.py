@@ -16,14 +16,14 @@ from fedax.client.round import Client
 from fedax.engine import Simulation
 from fedax.engine.result import unwrap
 from fedax.engine.rounds import State
+from fedax.testing.findings import Broken
 from fedax.testing.problems import Array, Case, ragged
-from fedax.testing.report import Broken
 
 ROUNDS = 4
 TOLERANCE = 1e-9  # relative, in double precision, over a few rounds
 
 
-class Trial:
+class DrivenRun:
     """One run that the checks drive by hand."""
 
     def __init__(self, algorithm: Algorithm, setting: Case, *, seed: int = 0, **options: Any) -> None:
@@ -31,7 +31,7 @@ class Trial:
         self.algorithm = algorithm
         self.simulation = Simulation(setting.problem, setting.federation, algorithm, rounds=1, seed=seed, **settings)
 
-    def work(self, steps: Sequence[int]) -> Trial:
+    def work(self, steps: Sequence[int]) -> DrivenRun:
         """Give each client its own number of local steps, at most as many as the busiest had before."""
         run = self.simulation
         taken = np.asarray(steps, np.int64)
@@ -41,7 +41,7 @@ class Trial:
         run.data = dataclasses.replace(data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
         return self
 
-    def advance(self, rounds: int = 1) -> Trial:
+    def advance(self, rounds: int = 1) -> DrivenRun:
         """Run some rounds."""
         run = self.simulation
         last = run.state.round + rounds
@@ -59,7 +59,7 @@ class Trial:
         server, clients = jax.tree.map(np.array, (now.server, now.clients))
         return State(server, clients, now.round)
 
-    def resume(self, state: State) -> Trial:
+    def resume(self, state: State) -> DrivenRun:
         """Go on from a state."""
         copies = jax.tree.map(jnp.array, (state.server, state.clients))
         server, clients = self.simulation.engine.place(copies)
@@ -101,9 +101,9 @@ class Subject:
     def name(self) -> str:
         return type(self.algorithm).__name__
 
-    def trial(self, setting: Case, **options: Any) -> Trial:
+    def trial(self, setting: Case, **options: Any) -> DrivenRun:
         """A run of the method itself."""
-        return Trial(self.algorithm, setting, seed=self.seed, **options)
+        return DrivenRun(self.algorithm, setting, seed=self.seed, **options)
 
     @property
     def uneven(self) -> Case:

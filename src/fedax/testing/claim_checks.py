@@ -10,9 +10,9 @@ import numpy as np
 
 from fedax.algorithms import ALGORITHMS, Algorithm
 from fedax.algorithms.claims import Claim, Optimum, Reduction
+from fedax.testing.driven_run import TOLERANCE, DrivenRun, Subject, gap, shown
+from fedax.testing.findings import Broken, Skipped
 from fedax.testing.problems import CLIENTS, Array, Case, quadratics, ragged, smooth
-from fedax.testing.report import Broken, Skipped
-from fedax.testing.trial import TOLERANCE, Subject, Trial, gap, shown
 
 PARTIAL = 3  # clients a round of `CLIENTS` when not all take part
 ROUNDS = 5
@@ -31,8 +31,8 @@ def reduction(subject: Subject, claimed: Reduction) -> str:
     one: Algorithm = dataclasses.replace(subject.algorithm, **claimed.when)  # type: ignore[type-var]
     other = counterpart(one, claimed)
     setting = _setting(claimed, subject.seed)
-    a, b = (Trial(m, setting, seed=subject.seed) for m in (one, other))
-    view: Callable[[Trial], Array] = (lambda t: t.shared) if claimed.model == "shared" else (lambda t: t.personal)
+    a, b = (DrivenRun(m, setting, seed=subject.seed) for m in (one, other))
+    view: Callable[[DrivenRun], Array] = (lambda t: t.shared) if claimed.model == "shared" else (lambda t: t.personal)
     start, largest = view(b), 0.0
     for r in range(1, ROUNDS + 1):
         found, expected = view(a.advance()), view(b.advance())
@@ -72,7 +72,7 @@ def optimum(subject: Subject, claimed: Optimum) -> str:
     one: Algorithm = dataclasses.replace(subject.algorithm, **claimed.when)  # type: ignore[type-var]
     federation, best = quadratics(subject.seed)
     cohort = None if claimed.participation == "full" else PARTIAL
-    trial = Trial(one, smooth(federation, claimed.local_steps, cohort), seed=subject.seed)
+    trial = DrivenRun(one, smooth(federation, claimed.local_steps, cohort), seed=subject.seed)
     distances = [_distance(trial, best)]
     rounds = 0
     while rounds < claimed.rounds and not all(d < REACHED / 10 for d in distances[-3:]):
@@ -87,7 +87,7 @@ def optimum(subject: Subject, claimed: Optimum) -> str:
     return f"distance {end:.1e} after {rounds} rounds"
 
 
-def _distance(trial: Trial, best: Array) -> float:
+def _distance(trial: DrivenRun, best: Array) -> float:
     return float(np.linalg.norm(trial.shared - best))
 
 
@@ -149,7 +149,7 @@ def reference(subject: Subject, follow: Reference) -> str:
     return f"largest difference {largest:.1e} in {trial.state.round} rounds"
 
 
-def _pairs(trial: Trial, expected: Any) -> list[tuple[str, Array, Array]]:
+def _pairs(trial: DrivenRun, expected: Any) -> list[tuple[str, Array, Array]]:
     """What a round's models are and should be: the shared one, and all personal ones if they are given."""
     if not isinstance(expected, tuple):
         return [("shared model", trial.shared, np.asarray(expected))]

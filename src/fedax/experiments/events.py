@@ -1,0 +1,54 @@
+"""What is told while an experiment is carried out: the run it is about, and who listens."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from fedax.experiments.folder import Status
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One method and one seed: where its files are, how it ended, and the last row of its history."""
+
+    label: str
+    seed: int
+    folder: Path
+    status: Status = "running"
+    round: int = 0
+    message: str = ""
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rounds: int = 0  #: those that it is to run; 0 where all run as many
+
+
+class Progress:
+    """Told what happens; does nothing. Subclass it to show a bar."""
+
+    def say(self, sentence: str) -> None:
+        """Something to know before the runs begin."""
+
+    def begin(self, runs: list[Run], rounds: int) -> None:
+        """All is checked, and these runs follow."""
+
+    def start(self, run: Run) -> None:
+        """A run begins."""
+
+    def goes_on(self, run: Run, round: int) -> None:
+        """The run had begun before, and goes on after this round; 0 where it had no checkpoint."""
+
+    def advance(self, rounds: int) -> None:
+        """The current run has done so many rounds."""
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """The current run was evaluated."""
+
+    def tried(self, run: Run, done: int, settings: int, best: str) -> None:
+        """Further settings of a sweep are done, so many of all; the best so far in words."""
+
+    def end(self, run: Run) -> None:
+        """A run ended."""
+
+    def stopping(self) -> None:
+        """Ctrl-C was pressed, and the current run stops after its round."""
