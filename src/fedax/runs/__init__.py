@@ -1,0 +1,1 @@
+"""A run's directory: its files, who works on it, what it tells."""
