@@ -16,9 +16,9 @@ import pytest
 import fedax
 from fedax.data import IID
 from fedax.experiments import Progress, Run, parse, prepare, read, run
-from fedax.experiments.folder import run_folders
 from fedax.experiments.interrupts import Stopped, deferred
 from fedax.models import model
+from fedax.runs.reading import run_folders
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedax import runtime, whole_files
 from fedax.errors import FedaxError
+from fedax.version import VERSION
 
 if TYPE_CHECKING:
     import pandas
 
 EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
 MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
-REPORT, LOCK = "report.html", ".lock"
+REPORT, LOCK, CHECKPOINTS = "report.html", ".lock", "checkpoints"
 
 
 class History(list[dict[str, Any]]):
@@ -139,7 +140,5 @@ def _holds_something(folder: Path) -> bool:
 
 def versions() -> dict[str, str]:
     """The versions of what a result depends on."""
-    from fedax import __version__
-
     found = {name: version(name) for name in ("jax", "numpy")}
-    return {"fedax": __version__, **found, "python": platform.python_version()}
+    return {"fedax": VERSION, **found, "python": platform.python_version()}
