@@ -15,7 +15,7 @@ from fedax.errors import FedaxError
 from fedax.experiments import parse, prepare, run
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options
-from fedax.experiments.folder import resolved_run
+from fedax.experiments.resolved import resolved_run
 from fedax.report import RecordedRun, held_equal
 from fedax.runs.files import read_history
 
@@ -52,13 +52,13 @@ def asked(*tables: dict[str, Any], **changes: Any) -> Any:
 
 
 def spent(experiment: Any, kind: str) -> dict[str, tuple[int, int]]:
-    """The rounds that each method gets, and what a log counts for them with one of the seeds."""
+    """The rounds that each method gets, and what a log counts for them."""
     problem, federation = prepare(experiment)
     held, said = hold_equal(experiment, problem, federation)
     assert len(said) == len(held.algorithm)
     found = {}
     for table in held.algorithm:
-        run = Simulation(problem, federation, table.build(), **options(held.of(table), 4))
+        run = Simulation(problem, federation, table.build(), **options(held.of(table), held.seeds[0]))
         for first in range(0, run.rounds, run.engine.segment):
             run.account(first, min(run.rounds, first + run.engine.segment))
         found[table.label] = run.rounds, run.gradients if kind == "gradients" else run.floats_up + run.floats_down

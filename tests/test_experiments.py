@@ -16,9 +16,9 @@ import pytest
 import fedax
 from fedax.data import IID
 from fedax.experiments import Progress, Run, parse, prepare, read, run
-from fedax.experiments.folder import run_folders
 from fedax.experiments.interrupts import Stopped, deferred
 from fedax.models import model
+from fedax.runs.reading import run_folders
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 
@@ -249,7 +249,7 @@ def test_a_composite_problem_is_what_the_file_says(tmp_path: Path) -> None:
     assert row["test_objective"] == pytest.approx(row["test_loss"] + np.abs(kernel).sum(), rel=1e-5)
     resolved = json.loads((outcome.folder / "experiment.json").read_text())
     psi = {"name": "L1", "on": "kernel", "strength": 1}
-    assert resolved["problem"] == {"loss": "mse", "regularizer": psi, "augment": None}
+    assert resolved["problem"] == {"loss": "mse", "regularizer": psi, "augment": None, "gradients": None}
 
 
 def test_a_bound_that_is_infinite_is_written_as_a_word(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fedax.cli import invoke
 from fedax.engine import Simulation
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
-from fedax.experiments.folder import resolved_comparison
+from fedax.experiments.resolved import resolved_comparison
 from fedax.experiments.resuming import recall
 from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, saving
 from fedax.papers.reproductions import docs_page as page
@@ -452,7 +452,7 @@ def test_saved_results_are_of_reproductions() -> None:
 
 def test_a_result_is_read_back_as_it_was(tmp_path: Path) -> None:
     numbers = {"a": Measured(math.inf), "b": Measured(1.5, 0.25, 3), "c": Measured(2.0)}
-    result = saving.Result("apfl-fig2", "small", numbers, 2.0, {"jax": "1"}, "a note")
+    result = saving.ReproductionResult("apfl-fig2", "small", numbers, 2.0, {"jax": "1"}, "a note")
     (tmp_path / "r.json").write_text(json.dumps(result.as_json()))
     assert saving.read(tmp_path / "r.json") == result
     (tmp_path / "broken.json").write_text("{")

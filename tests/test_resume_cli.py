@@ -18,7 +18,7 @@ import pytest
 import fedax
 from fedax.cli import invoke
 from fedax.experiments import Experiment, parse, read
-from fedax.experiments.folder import resolved_comparison, resolved_run
+from fedax.experiments.resolved import resolved_comparison, resolved_run
 from fedax.experiments.resuming import recall
 from fedax.runs.files import write_json
 

@@ -103,12 +103,13 @@ def join_processes() -> None:
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that writes files and speaks."""
-    if "jax" not in sys.modules:
-        return True
-    import jax
+    """Whether this process is the one that writes files and speaks, of several that run or are about to."""
+    if "jax" in sys.modules:
+        import jax
 
-    return not jax.distributed.is_initialized() or jax.process_index() == 0
+        if jax.distributed.is_initialized():
+            return jax.process_index() == 0
+    return os.environ.get("FEDAX_PROCESS") in (None, "", "0")
 
 
 def readable(mesh: Mesh) -> NamedSharding | None:

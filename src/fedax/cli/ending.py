@@ -27,16 +27,16 @@ def fail(message: str, code: int) -> int:
 
 
 def conclude(outcome: Outcome) -> None:
-    """Write the reports of an experiment, show its tables, and end as its runs ended."""
+    """Show its tables, and end as its runs ended."""
     from fedax.cli.console import console
-    from fedax.cli.results import show_protocol, show_table, write_reports
+    from fedax.cli.results import show_protocol, show_table
+    from fedax.runs.files import REPORT
 
     inside = [run.folder for run in outcome.runs]
-    page = write_reports(outcome.folder, inside)
     if outcome.worked:
         show_table(console(), inside)
         show_protocol(console(), inside)
-    console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+    console().print(f"Report: {outcome.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
     further = f"`fedax resume {shlex.quote(str(outcome.folder))}` goes on"
     code = 0
     for run in outcome.runs:
@@ -51,15 +51,15 @@ def conclude(outcome: Outcome) -> None:
 
 
 def conclude_sweep(swept: Swept) -> None:
-    """Write the report of a sweep, show the best settings, and end as it ended."""
+    """Show the best settings, and end as it ended."""
     from fedax.cli.console import console
-    from fedax.cli.results import show_best, write_reports
+    from fedax.cli.results import show_best
+    from fedax.runs.files import REPORT
 
     inside = [path for best in swept.methods for path in best.folders]
     if inside:
-        page = write_reports(swept.folder, inside)
         show_best(console(), swept)
-        console().print(f"Report: {page}", markup=False, highlight=False, soft_wrap=True)
+        console().print(f"Report: {swept.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
     code = 0
     for best in swept.methods:
         if best.setting is None:

@@ -45,7 +45,7 @@ def export(
         raise FedaxError("--to FILE or --model DIR is missing: it must say what to write")
     if to is not None and to.suffix not in SUFFIXES:
         raise FedaxError(f"--to is {str(to)!r}: its name must end in .csv, .parquet or .tex")
-    from fedax.experiments.folder import run_folders
+    from fedax.runs.reading import run_folders
 
     folders = [inside for run in runs for inside in run_folders(run)]
     if to is not None:

@@ -32,12 +32,12 @@ def figures(
     clients.pdf                   each client, from the worst to the best
     sweep-fedavg.pdf              a method's settings
     """
-    from fedax.experiments.folder import run_folders
     from fedax.report import groups, read_all
     from fedax.report.figures import draw, encode
     from fedax.report.recorded_sweep import read_sweep
     from fedax.report.sentences import apart
     from fedax.runs.files import slug, write_whole
+    from fedax.runs.reading import run_folders
 
     found = groups(read_all(inside for run in runs for inside in run_folders(run)))
     if why := apart(found):

@@ -124,11 +124,10 @@ def _carry_out(
     """Run it with progress, write its reports, and show what came out."""
     from fedax.cli.console import console
     from fedax.cli.progress import watch
-    from fedax.cli.results import write_reports
     from fedax.experiments import Progress
     from fedax.papers.reproductions.reproducing import Interrupted, carry_out
     from fedax.papers.reproductions.saving import joined, where
-    from fedax.runs.files import write_json
+    from fedax.runs.files import REPORT, write_json
 
     def watched(title: str) -> AbstractContextManager[Progress]:
         if title:
@@ -141,7 +140,7 @@ def _carry_out(
         )
     except Interrupted:
         raise Ended(fail(f"interrupted: the same command goes on in {out}", INTERRUPTED)) from None
-    pages = [write_reports(folder, runs) for folder, runs in made.items() if runs]
+    pages = [folder / REPORT for folder, runs in made.items() if runs]
     show(reproduction, scale, result.measured, changes)
     for path in (*pages, out / "result.json"):
         console().print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,24 +15,12 @@ from fedax import report
 from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
-from fedax.experiments.folder import run_folders
 from fedax.report.personal_table import worth
-from fedax.runs.files import write_whole
+from fedax.report.writing import write_reports
+from fedax.runs.reading import run_folders
 
 #: Left to the report, for want of room on the screen.
 UNSHOWN = ("gradients", "floats_down", "seconds", "personal_test_loss")
-
-
-def write_reports(folder: Path, runs: Sequence[Path]) -> Path:
-    """Write the report of a run, or of a comparison with its summary and that of each of its runs."""
-    if list(runs) != [folder]:
-        write_summary(folder / "summary.csv", runs)
-        for run in runs:
-            report.write(run, [run])
-    _, lines = report.protocol(report.groups(report.read_all(runs)))
-    if lines:
-        _write_csv(folder / "clients.csv", lines)
-    return report.write(folder, list(runs))
 
 
 def write_all_reports(folders: Sequence[Path], out: Path | None) -> Iterator[Path]:
@@ -57,29 +43,6 @@ def _inside(folder: Path) -> list[Path]:
         with suppress(FedaxError):
             return report.find(folder)
         raise
-
-
-def write_summary(path: Path, runs: Sequence[Path]) -> None:
-    """One line per algorithm, each final metric as its mean, deviation and 95 % interval over seeds."""
-    _write_csv(path, [_plain(row) for row in report.table(list(runs))])
-
-
-def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for key, value in row.items():
-        if isinstance(value, report.Spread):
-            plain |= {f"{key}_avg": value.mean, f"{key}_dev": value.std, f"{key}_ci": value.half}
-        else:
-            plain[key] = " ".join(map(str, value)) if isinstance(value, list) else value
-    return plain
 
 
 def show_table(console: Console, runs: Sequence[Path]) -> None:

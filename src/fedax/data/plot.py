@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from fedax.data.heterogeneity import Heterogeneity
 from fedax.errors import FedaxError
+from fedax.whole_files import write_whole
 
 SHOWN = 400  # clients: more columns cannot be told apart
 
@@ -75,12 +75,7 @@ def save(seen: Heterogeneity, path: Path) -> None:
     """Write the picture as .html, which needs nothing, or as .png, which needs matplotlib; whole or not at all."""
     check_path(path)
     content = _document(seen).encode() if path.suffix == ".html" else _png(seen)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.write_bytes(content)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_whole(path, content)
 
 
 def check_path(path: Path) -> None:

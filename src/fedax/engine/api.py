@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from fedax.algorithms.base import Algorithm
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.loop import Simulation
+from fedax.engine.record import client_values, describe
 from fedax.engine.result import Result
+from fedax.errors import DivergedError
 from fedax.problem import Problem
+from fedax.runs.folder import RunFolder, Status
+from fedax.runs.lock import locked
 
 
 def simulate(
@@ -27,7 +33,8 @@ def simulate(
     seed: of everything random.
     eval_every: rounds between two evaluations. eval_on: parts to evaluate on, test rows by default.
     personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
-    out: a directory for the metrics log and the models.
+    out: a directory for all that the command line would leave: metrics log, status, clients, models, report.
+    label: the method's name in reports; its class's unless given.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
     unseen: share of clients held out from training; when it is over they join, by the method's own rule.
@@ -45,12 +52,10 @@ def simulate(
     >>> round(float(result.model), 3)  # the minimiser of the mean of the clients' losses: (2 + 6) / 2
     4.0
     """
-    simulation = Simulation(problem, federation, algorithm, rounds=rounds, **options)
-    for _ in simulation:
+    made: list[Result] = []
+    for _ in _rows(made.append, problem, federation, algorithm, rounds=rounds, **options):
         pass
-    result = simulation.result
-    simulation.finish(result)
-    return result
+    return made[0]
 
 
 def stream(
@@ -64,6 +69,53 @@ def stream(
     >>> [row["round"] for row in stream(mean, clients, fedax.FedAvg(lr=0.5), rounds=4, eval_every=2)]
     [0, 2, 4]
     """
-    simulation = Simulation(problem, federation, algorithm, rounds=rounds, **options)
-    yield from simulation
-    simulation.finish(simulation.result)
+    yield from _rows(lambda result: None, problem, federation, algorithm, rounds=rounds, **options)
+
+
+def _rows(
+    done: Callable[[Result], None], *what: Any, rounds: int, label: str | None = None, **options: Any
+) -> Iterator[dict[str, Any]]:
+    """Run a simulation, yield its rows, keep its directory up to date if there is one, and hand over the result."""
+    out = options.get("out")
+    with locked(None if out is None else Path(out)):
+        simulation = Simulation(*what, rounds=rounds, **options)
+        simulation.about = describe(simulation, label, options)
+        folder = _begun(simulation)
+        try:
+            yield from simulation
+            result = simulation.result
+            simulation.finish(result)
+        except BaseException as error:
+            if isinstance(error, DivergedError) and isinstance(error.result, Result):
+                _keep_diverged(simulation, error, error.result)
+            elif folder is not None:
+                stopped = isinstance(error, KeyboardInterrupt | GeneratorExit)
+                ended: Status = "interrupted" if stopped else "failed"
+                folder.status(ended, simulation.state.round, str(error))
+            raise
+        done(result)
+
+
+def _begun(simulation: Simulation) -> RunFolder | None:
+    """The directory of a run, with what is known before the first round; None if it has none."""
+    if simulation.out is None or simulation.about is None:
+        return None
+    folder = RunFolder(simulation.out, simulation.rounds, simulation.about.clients())
+    folder.begin(simulation.about.experiment, simulation.state.round, client_values(simulation))
+    told = simulation.on_progress
+
+    def advance(rounds: int) -> None:
+        folder.still_running(rounds)
+        if told is not None:
+            told(rounds)
+
+    simulation.on_progress = advance
+    return folder
+
+
+def _keep_diverged(simulation: Simulation, error: DivergedError, kept: Result) -> None:
+    """Let the last good result say how the run ended, and write it."""
+    if kept.record is not None:
+        kept.record = dataclasses.replace(kept.record, status="diverged", message=str(error))
+    if simulation.out is not None:
+        simulation.finish(kept)

@@ -27,7 +27,8 @@ from fedax.engine.checkpoint import STATES, Checkpoints
 from fedax.engine.debug import DebugEngine
 from fedax.engine.evaluate_round import measure
 from fedax.engine.newcomers import Newcomers, hold_out
-from fedax.engine.prepare import check_evaluated, choose_devices, claim, first_parameters, make_meters, say_once
+from fedax.engine.prepare import check_evaluated, choose_devices, first_parameters, make_meters, say_once
+from fedax.engine.record import record_now
 from fedax.engine.result import Result, unwrap
 from fedax.engine.rounds import Engine
 from fedax.engine.snapshots import Watch, moments
@@ -36,13 +37,14 @@ from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.evaluation import Measurement, smoothness
 from fedax.evaluation.protocol import Clients
 from fedax.problem import Problem
-from fedax.runs.files import HISTORY, History, write_whole
+from fedax.runs.files import CHECKPOINTS, HISTORY, History, claim, write_whole
+from fedax.runs.folder import Record
 from fedax.runtime import agreed, configure, is_main_process
 from fedax.vectors import size
 
 log = logging.getLogger("fedax")
 EXECUTORS = ("auto", "batched", "looped", "debug")
-CHECKPOINTS = "checkpoints"
+
 PAUSE = 0.5  # seconds between signs of life
 MADE = 1 << 19  # floats of the clients that are made at a time
 
@@ -170,6 +172,7 @@ class Simulation:
         if self.advice is not None:
             say_once(self.advice)
         self.seconds = 0.0
+        self.about: Record | None = None  # what its directory says of it
         self.checkpoints: Checkpoints | None = None
         if checkpoint_every is not None:
             if self.out is None:
@@ -189,8 +192,7 @@ class Simulation:
         if not self.checkpoints.load():
             log.info("%s has no checkpoint: the run starts over", self.out)
             self.checkpoints.clear()
-        rows = "".join(json.dumps(row) + "\n" for row in self.history)
-        write_whole(self.out / HISTORY, rows.encode())
+        write_whole(self.out / HISTORY, self.history.lines())
         if self.history and self.history[-1]["round"] == self.state.round:
             self.measure()
 
@@ -300,7 +302,7 @@ class Simulation:
             "states": "devices" if self.store is None else type(self.store.slots).__name__,
         }
         model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
-        return Result(self.history, model, personal, self.whole.clients, info, self.by_client)
+        return Result(self.history, model, personal, self.whole.clients, info, self.by_client, record_now(self))
 
     def finish(self, result: Result) -> None:
         """Save the result, if there is a directory for it; checkpoints have done their service."""

@@ -1,11 +1,10 @@
-"""What a run begins with: devices, first parameters that fit the data, what it is measured on, its directory."""
+"""What a run begins with: devices, first parameters that fit the data, what it is measured on."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ from fedax.engine.rounds import Engine
 from fedax.errors import FedaxError
 from fedax.evaluation import Meter
 from fedax.problem import Problem
-from fedax.runtime import cores, is_main_process
+from fedax.runtime import cores
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
@@ -106,12 +105,3 @@ def make_meters(engine: Engine, federation: Federation, shown: Plan, eval_on: Se
             raise FedaxError(f"eval_on names {name!r}, but no client has {name} rows")
         meters[name] = Meter(engine.problem, shown, engine.mesh, rows.start, rows.count, batched, engine.seed)
     return meters
-
-
-def claim(out: Path) -> None:
-    """Make a run's directory, unless it holds something already."""
-    if not is_main_process():
-        return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FedaxError(f"out={str(out)!r} already holds something: choose another directory or remove it")
-    out.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,11 +15,22 @@ from safetensors.numpy import load_file, save
 from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
-from fedax.runs.files import CLIENTS, HISTORY, INFO, MODEL, PERSONAL, History, read_history, write_whole
+from fedax.runs.files import (
+    CLIENTS,
+    EXPERIMENT,
+    HISTORY,
+    INFO,
+    MODEL,
+    PERSONAL,
+    STATUS,
+    History,
+    read_history,
+    read_json,
+    write_whole,
+)
+from fedax.runs.folder import Record, RunFolder
+from fedax.runs.lock import locked
 from fedax.vectors import Mixture, Vector
-
-if TYPE_CHECKING:
-    pass
 
 
 class Result:
@@ -32,12 +44,14 @@ class Result:
         clients: int,
         info: dict[str, Any],
         by_client: Clients | None = None,
+        record: Record | None = None,
     ) -> None:
         self.history = history
         self.model = model  #: the shared model's parameters, a tree as the problem's init made it
         self.clients = clients
         self.info = info  #: algorithm, executor, seed and the like
         self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
+        self.record = record  #: what its directory says beside history and models
         self._personal = personal
 
     @property
@@ -54,15 +68,39 @@ class Result:
         return jax.tree.map(lambda a: a[client], self._personal)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the run to a directory; `fedax.load` reads it back."""
+        """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
+        from fedax.report import write
+
         folder = Path(path)
+        with locked(folder):
+            record = self.record or self._little()
+            writer = RunFolder(folder, record.rounds, record.clients())
+            if runtime.is_main_process():
+                folder.mkdir(parents=True, exist_ok=True)
+            writer.begin(record.experiment, int(self.info.get("rounds", record.rounds)), record.values)
+            self.keep(folder)
+            writer.clients(record.values, None if self.by_client is None else self.by_client.as_json())
+            writer.status(record.status, int(self.info.get("rounds", record.rounds)), record.message)
+            if runtime.is_main_process():
+                write(folder, [folder])
+        return folder
+
+    def _little(self) -> Record:
+        """The record of a result that came without: what `info` knows."""
+        rounds, name = int(self.info.get("rounds", 0)), str(self.info.get("algorithm", ""))
+        method = {"name": name.partition("(")[0], "label": name}
+        seed = self.info.get("seed")
+        return Record({"source": "python", "rounds": rounds, "seed": seed, "algorithm": method}, rounds)
+
+    def keep(self, folder: Path) -> Path:
+        """Write the history and the models alone."""
         if runtime.is_main_process():
             folder.mkdir(parents=True, exist_ok=True)
         structure = _structure(self.model)
         write_whole(folder / MODEL, save(_flat(self.model)))
         if self._personal is not None:
             write_whole(folder / PERSONAL, save(_flat(self._personal)))
-        write_whole(folder / HISTORY, "".join(json.dumps(row) + "\n" for row in self.history).encode())
+        write_whole(folder / HISTORY, self.history.lines())
         own = structure if self._personal is None else _structure(self._personal)
         info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
         if self.by_client is not None:
@@ -91,7 +129,19 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
     except Exception as error:
         raise FedaxError(f"{folder} cannot be read: {error}") from error
-    return Result(history, model, personal, about["clients"], about["info"], by_client)
+    return Result(history, model, personal, about["clients"], about["info"], by_client, _recorded(folder))
+
+
+def _recorded(folder: Path) -> Record | None:
+    """What a directory says beside history and models; None if it says nothing."""
+    experiment = read_json(folder / EXPERIMENT)
+    if experiment is None:
+        return None
+    state, clients = read_json(folder / STATUS) or {}, read_json(folder / CLIENTS) or {}
+    values = clients.pop("values", {})
+    rounds = int(state.get("rounds") or experiment.get("rounds") or 0)
+    status, message = state.get("status", "finished"), str(state.get("message") or "")
+    return Record(experiment, rounds, functools.partial(dict, clients), values, status, message)
 
 
 def _flat(tree: Any) -> dict[str, np.ndarray[Any, Any]]:

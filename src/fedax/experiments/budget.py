@@ -96,12 +96,16 @@ def _share(table: AlgorithmTable, costs: Iterator[float], total: float, experime
 
 
 def _costs(experiment: Experiment, table: AlgorithmTable, problem: Any, federation: Any) -> dict[str, Iterator[float]]:
-    """What each round costs, round after round."""
+    """What each round costs, round after round, in the mean over the seeds."""
     run = Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
     cost, cohort = run.cost, run.plan.cohort
     gradients = cohort * float(np.mean(cost.gradients(run.rows_of, run.steps, run.plan.batch)))
-    met = (run.algorithm.traffic(Context(round=r, seed=run.seed)) for r in itertools.count())
-    floats = (float(cohort * (cost.down * int(down) + cost.up * int(up))) for down, up in met)
+
+    def sent(round: int, seed: int) -> float:
+        down, up = run.algorithm.traffic(Context(round=round, seed=seed))
+        return float(cohort * (cost.down * int(down) + cost.up * int(up)))
+
+    floats = (float(np.mean([sent(r, seed) for seed in experiment.seeds])) for r in itertools.count())
     return {"gradients": itertools.repeat(gradients), "floats": floats}
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from fedax.experiments.folder import Status
+from fedax.runs.folder import Status
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from fedax.engine import Result, Simulation
+from fedax.engine.record import client_values
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.experiments.folder import RunFolder, Status, describe_clients, resolved_comparison, resolved_run, run_name
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
+from fedax.experiments.resolved import carried_out, resolved_comparison, resolved_run, run_name
 from fedax.experiments.schema import Experiment
 from fedax.experiments.trackers import tracked, trackers
 from fedax.problem import Problem
+from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, STATUS, claim, refuse_taken, write_json
+from fedax.runs.folder import RunFolder, Status, describe_clients
+from fedax.runs.lock import locked
 from fedax.runtime import is_main_process
 
 
@@ -36,6 +40,11 @@ class Outcome:
     comparison: bool
     worked: int
     left: int = 0
+
+    def report(self) -> Path | None:
+        """Write the reports and return the page on all runs; None where no run began."""
+        inside = [run.folder for run in self.runs]
+        return write_reports(self.folder, inside) if inside and is_main_process() else None
 
     @property
     def interrupted(self) -> bool:
@@ -78,9 +87,15 @@ def run(
     only: the labels of the methods that run now, if not all; `resume` goes on with the others.
     tuned: `out` holds the experiment's tuning, and nothing else.
     """
+    with locked(out):
+        outcome = _run(experiment, out, only, progress or Progress(), tuned)
+        outcome.report()
+    return outcome
+
+
+def _run(experiment: Experiment, out: Path, only: Sequence[str], progress: Progress, tuned: bool) -> Outcome:
     if not tuned:
         refuse_taken(out)
-    progress = progress or Progress()
     experiment = experiment.with_yardstick()
     prepared = prepare(experiment)
     experiment, shares = hold_equal(experiment, *prepared)
@@ -126,8 +141,9 @@ class Runner:
         with deferred(progress.stopping) as interrupt:
             for task in self.tasks:
                 progress.start(task.run)
-                simulation, folder = self._begin(task, progress)
-                done.append(_carry_out(task.run, simulation, folder, progress, interrupt))
+                with locked(task.run.folder):
+                    simulation, folder = self._begin(task, progress)
+                    done.append(_carry_out(task.run, simulation, folder, progress, interrupt))
                 progress.end(done[-1])
                 if interrupt.asked:
                     break
@@ -150,7 +166,8 @@ class Runner:
         if began:
             progress.goes_on(task.run, simulation.state.round)
         folder = RunFolder(path, experiment.rounds, self.clients)
-        folder.begin(resolved_run(self.experiment, task.table, seed), simulation)
+        resolved = carried_out(resolved_run(self.experiment, task.table, seed), simulation)
+        folder.begin(resolved, simulation.state.round, client_values(simulation))
         return simulation, folder
 
 
@@ -188,8 +205,9 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     made = simulation.result if kept is None else kept
     reached = int(made.info["rounds"])
     with contextlib.suppress(*([OSError] if status == "failed" else [])):  # the disk may be full, as the message says
-        made.save(plan.folder)
-        folder.clients(simulation)
+        made.keep(plan.folder)
+        by_client = simulation.by_client
+        folder.clients(client_values(simulation), None if by_client is None else by_client.as_json())
         folder.status(status, reached, message)
     if status in ("finished", "diverged"):  # only now: a run that is killed while it saves can still go on
         checkpoints.clear()

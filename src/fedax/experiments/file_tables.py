@@ -15,6 +15,7 @@ from fedax import data
 from fedax.algorithms import Algorithm, build
 from fedax.data import Federation, Partition
 from fedax.data.generators.lazy import SHOWN, Lazy, lazily
+from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS
@@ -69,7 +70,7 @@ class AlgorithmTable(NamedTable):
         >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
         {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
         """
-        values = _written_out(self.build(), self.options)
+        values = written_out(self.build(), self.options)
         rounds = {} if self.rounds is None else {"rounds": self.rounds}
         return {"name": values["name"], "label": self.label or values["name"], **rounds, **values}
 
@@ -248,16 +249,6 @@ def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:
         if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")
     }
     return dataclasses.replace(made, **whole)  # type: ignore[type-var]
-
-
-def _written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:
-    """A method's table with every hyper-parameter, those left at their defaults too."""
-    values: dict[str, Any] = {"name": type(made).__name__}
-    for f in dataclasses.fields(made):  # type: ignore[arg-type]
-        value, given = getattr(made, f.name), options.get(f.name)
-        whole = _written_out(value, given or {}) if isinstance(value, Algorithm) else options.get(f.name, value)
-        values[f.name] = whole
-    return values
 
 
 def _hyperparameter(key: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.execute import Outcome, PlannedRun, Runner, plan
-from fedax.experiments.folder import resolved_run
 from fedax.experiments.reading import parse
+from fedax.experiments.resolved import resolved_run
 from fedax.experiments.schema import Experiment
 from fedax.runs.files import EXPERIMENT, HISTORY, RUNS, STATUS, as_json, read_history, read_json
+from fedax.runs.lock import locked
 
 _MACHINE = ("versions", "runs")  # what a resolved experiment says beyond the experiment
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.
@@ -33,6 +35,21 @@ def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None 
     """
     home = _home(folder)
     experiment = recall(home)
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(locked(folder))
+        outcome = _resume(experiment, home, folder, only, progress or Progress(), locks)
+        outcome.report()
+    return outcome
+
+
+def _resume(
+    experiment: Experiment,
+    home: Path,
+    folder: Path,
+    only: Sequence[str],
+    progress: Progress,
+    locks: contextlib.ExitStack,
+) -> Outcome:
     if experiment.sweep is not None:
         raise FedaxError(f"{str(folder)!r} is a sweep: fedax.experiments.resume_sweep goes on with it")
     tasks = _planned(experiment, home)
@@ -41,11 +58,13 @@ def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None 
         tasks = [PlannedRun(dataclasses.replace(task.run, folder=folder), task.table)]
     if tasks[0].run.folder != home:
         _refuse_another(experiment, tasks)
+    for task in tasks:
+        if task.run.folder.is_dir() and _found(task.run).status not in ("finished", "diverged"):
+            locks.enter_context(locked(task.run.folder))
     runs = [_found(task.run) for task in tasks]
     unfinished = [number for number, run in enumerate(runs) if run.status not in ("finished", "diverged")]
     waiting = [number for number in unfinished if not only or runs[number].label in only]
     done: list[Run] = []
-    progress = progress or Progress()
     if waiting:
         done = Runner(experiment, [tasks[number] for number in waiting], resume=True).carry_out(progress)
     else:
@@ -80,6 +99,9 @@ def recall(folder: Path) -> Experiment:
         raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
     if table.get("executor") == "flower":
         raise FedaxError(f"{str(folder)!r} is a run over a network: `flwr run` with the same out goes on with it")
+    if table.get("source") == "python":
+        again = "the same call with resume=True goes on with it, if it had checkpoint_every"
+        raise FedaxError(f"{str(folder)!r} is a run made in Python: {again}")
     table = {key: value for key, value in table.items() if key not in _MACHINE}
     if "seed" in table:
         table["seeds"] = [table.pop("seed")]

@@ -19,18 +19,23 @@ from typing import Any
 
 from fedax.algorithms import Algorithm
 from fedax.engine import Simulation
+from fedax.engine.record import client_values
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.experiments.folder import RunFolder, describe_clients, resolved_comparison, resolved_run, run_name
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.judging import Judge, judge
+from fedax.experiments.resolved import carried_out, resolved_comparison, resolved_run, run_name
 from fedax.experiments.resuming import recall, refuse_other_runs
 from fedax.experiments.schema import Experiment
 from fedax.experiments.sweep_grid import Grid
 from fedax.experiments.trials import TRIAL, Trial, drop_models
+from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, claim, refuse_taken, write_json, write_whole
+from fedax.runs.folder import RunFolder, describe_clients
+from fedax.runs.lock import locked
+from fedax.runtime import is_main_process
 
 SETTINGS, HISTORIES, TRIALS = "sweep.csv", "histories.jsonl", "settings"
 
@@ -66,6 +71,11 @@ class Swept:
     interrupted: bool
     worked: int
 
+    def report(self) -> Path | None:
+        """Write the reports and return the page on the best runs; None where no grid finished."""
+        inside = [path for best in self.methods for path in best.folders]
+        return write_reports(self.folder, inside) if inside and is_main_process() else None
+
 
 def sweep(experiment: Experiment, out: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Swept:
     """Run every method's grid with every seed, and keep the best setting of each method in `out/runs`.
@@ -74,10 +84,13 @@ def sweep(experiment: Experiment, out: Path, *, only: Sequence[str] = (), progre
     Bad input raises before anything is written. A setting is written when it is done; after Ctrl-C `resume_sweep` goes
     on with the others.
     """
-    refuse_taken(out)
-    sweeper = _Sweeper(experiment, out)
-    sweeper.begin()
-    return sweeper.carry_out(progress or Progress(), only)
+    with locked(out):
+        refuse_taken(out)
+        sweeper = _Sweeper(experiment, out)
+        sweeper.begin()
+        swept = sweeper.carry_out(progress or Progress(), only)
+        swept.report()
+    return swept
 
 
 def resume_sweep(folder: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Swept:
@@ -89,9 +102,13 @@ def resume_sweep(folder: Path, *, only: Sequence[str] = (), progress: Progress |
     Traceback (most recent call last):
     fedax.errors.FedaxError: 'no-such-directory' is not a run or a comparison: it has no experiment.json
     """
-    sweeper = _Sweeper(recall(folder), folder)
-    refuse_other_runs(folder, sweeper.names)
-    return sweeper.carry_out(progress or Progress(), only)
+    experiment = recall(folder)
+    with locked(folder):
+        sweeper = _Sweeper(experiment, folder)
+        refuse_other_runs(folder, sweeper.names)
+        swept = sweeper.carry_out(progress or Progress(), only)
+        swept.report()
+    return swept
 
 
 class _Sweeper:
@@ -233,9 +250,12 @@ class _Sweeper:
         chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
         simulation = self.simulation(chosen.build(), trial.seed)
         simulation.per_client = trial.metrics
-        trial.result.save(path)
+        if is_main_process():
+            path.mkdir(parents=True, exist_ok=True)
+        trial.result.keep(path)
         folder = RunFolder(path, self.experiment.rounds, self.clients)
-        folder.begin(resolved_run(self.experiment, chosen, trial.seed), simulation)
+        resolved = carried_out(resolved_run(self.experiment, chosen, trial.seed), simulation)
+        folder.begin(resolved, self.experiment.rounds, client_values(simulation))
         folder.status("finished", self.experiment.rounds)
         return path
 

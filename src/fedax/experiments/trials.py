@@ -66,7 +66,7 @@ class Trial:
 
     def save(self, folder: Path, fingerprint: Mapping[str, str]) -> None:
         """Keep it, whole or not at all."""
-        self.result.save(folder)
+        self.result.keep(folder)
         metrics = {
             part: {
                 name: {"values": _numbers(found.values), "rows": found.rows.tolist()} for name, found in metrics.items()

@@ -23,10 +23,10 @@ from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import in_memory, options, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.experiments.folder import resolved_run
 from fedax.experiments.grids import TuneTable, Values, at_bound, grid_of, with_values
 from fedax.experiments.interrupts import Interrupt, deferred
 from fedax.experiments.judging import Judge
+from fedax.experiments.resolved import resolved_run
 from fedax.experiments.schema import Experiment
 from fedax.experiments.searching import Search, near_end
 from fedax.report.columns import better

@@ -23,7 +23,7 @@ from fedax.engine.fingerprint import source
 from fedax.engine.prepare import check_evaluated, first_parameters
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
-from fedax.experiments.folder import resolved_run
+from fedax.experiments.resolved import resolved_run
 from fedax.flower.messages import Layout
 from fedax.flower.privacy import Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
@@ -43,7 +43,7 @@ class Setting:
         client brings its own.
     The other fields are those of `fedax.simulate`.
 
-    >>> import jax.numpy as jnp
+    >>> import fedax, jax.numpy as jnp
     >>> mean = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2) / 2, init=lambda key: jnp.zeros(()))
     >>> setting = Setting(mean, fedax.FedAvg(lr=0.5), rounds=3, clients=2)
     >>> setting.cohort, len(setting.fingerprint)

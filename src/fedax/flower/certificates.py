@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedax.errors import FedaxError
+from fedax.whole_files import write_whole
 
 if TYPE_CHECKING or find_spec("cryptography"):  # which comes with Flower
     from cryptography import x509
@@ -311,15 +312,5 @@ def _public(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _write(path: Path, content: bytes) -> Path:
     """Write a file whole or not at all, a private key for its owner's eyes only."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        opened = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if path.suffix == ".key" else 0o644)
-        with os.fdopen(opened, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    write_whole(path, content, 0o600 if path.suffix == ".key" else 0o644)
     return path

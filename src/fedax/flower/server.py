@@ -39,6 +39,7 @@ from fedax.flower.sampling import draw
 from fedax.flower.secure_round import ask_for_mean
 from fedax.flower.server_folder import ServerFolder
 from fedax.runs.files import History
+from fedax.runs.lock import locked
 from fedax.vectors import zeros
 
 if TYPE_CHECKING:
@@ -90,18 +91,19 @@ def serve(
     """Run a setting to its end on the clients of a grid, and leave a run directory."""
     patience = Patience.of(setting, config)
     guard = guard or Guard(max_norm=config.get("max-norm") or None)
-    folder = ServerFolder(out, setting)
-    with folder.logged():
-        network = Network(grid, setting) if pause is None else Network(grid, setting, pause)
-        server = None
-        try:
-            server = Server(network, setting, folder, patience, guard)
-            return server.run()
-        except FedaxError as error:
-            log.error(str(error))
-            if not isinstance(error, DivergedError):
-                folder.status("failed", 0 if server is None else server.round, str(error))
-            raise
+    with locked(out):
+        folder = ServerFolder(out, setting)
+        with folder.logged():
+            network = Network(grid, setting) if pause is None else Network(grid, setting, pause)
+            server = None
+            try:
+                server = Server(network, setting, folder, patience, guard)
+                return server.run()
+            except FedaxError as error:
+                log.error(str(error))
+                if not isinstance(error, DivergedError):
+                    folder.status("failed", 0 if server is None else server.round, str(error))
+                raise
 
 
 class Server:

@@ -19,10 +19,10 @@ import jax
 import numpy as np
 from safetensors.numpy import save
 
+from fedax import report
 from fedax.engine.checkpoint import KEPT, opened, sealed
 from fedax.engine.result import Result
 from fedax.errors import FedaxError
-from fedax.experiments.folder import RunFolder, describe_clients
 from fedax.flower.agreement import Setting, compare
 from fedax.flower.messages import Hello
 from fedax.runs.files import (
@@ -37,6 +37,7 @@ from fedax.runs.files import (
     write_json,
     write_whole,
 )
+from fedax.runs.folder import RunFolder, describe_clients
 
 log = logging.getLogger("flwr.fedax")
 NETWORK, LOG = "network.json", "network.log"
@@ -111,13 +112,14 @@ class ServerFolder:
         self._guarded(write_json, self.path / EXPERIMENT, content)
 
     def status(self, status: Any, round: int, message: str = "") -> None:
-        """Say how far the run is."""
+        """Say how far the run is; when it is over, write its report."""
         self._guarded(self._folder.status, status, round, message)
+        if status in ("finished", "diverged"):
+            report.write(self.path, [self.path])
 
     def evaluated(self, history: History, values: Mapping[str, Any]) -> None:
         """Write the metrics so far, and each client's last ones."""
-        rows = "".join(json.dumps(row) + "\n" for row in history).encode()
-        self._guarded(write_whole, self.path / HISTORY, rows)
+        self._guarded(write_whole, self.path / HISTORY, history.lines())
         self._guarded(write_json, self.path / CLIENTS, {**self._described, "values": values})
 
     def save(self, server: Any, used: np.ndarray[Any, Any], about: Mapping[str, Any]) -> None:
@@ -148,7 +150,7 @@ class ServerFolder:
 
     def finish(self, result: Result) -> None:
         """Write the model, and remove what was there to go on from."""
-        self._guarded(result.save, self.path)
+        self._guarded(result.keep, self.path)
         for name in self._names():
             name.unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -20,9 +19,9 @@ from fedax.report.personal_html import protocol_tables
 from fedax.report.recorded_sweep import read_sweep
 from fedax.report.sentences import obstacles, summary, title, warnings
 from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
+from fedax.runs.files import REPORT, write_whole
 from fedax.runs.reading import RecordedRun
 
-REPORT = "report.html"
 SCRIPTS = ("target.js", "charts.js", "composite.js", "numbers.js", "script.js")
 
 
@@ -40,16 +39,11 @@ def combine(path: Path, places: Mapping[Path, Iterable[Path]]) -> Path:
     if not runs:
         raise FedaxError("a report needs at least one run directory")
     content = page(runs, list(places)).encode("utf-8", errors="replace")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
-        aside.replace(path)
+        write_whole(path, content)
     except OSError as error:
         raise FedaxError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        if aside.is_file():
-            aside.unlink()
     return path
 
 

@@ -1,1 +1,1 @@
-"""A run's directory: file names, whole-file writing, the lock, reading it back."""
+"""A run's directory: its files, who works on it, what it tells."""

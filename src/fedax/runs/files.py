@@ -1,36 +1,34 @@
-"""The files of a run's directory: their names, and how they are written: whole or not at all.
+"""The names of a run's files, and how they are written and read.
 
 experiment.json     the resolved experiment of this run, versions, executor
-metrics.jsonl       one row an evaluated round, appended as it is reached
+metrics.jsonl       one row an evaluated round, appended by the simulation
 status.json         running, finished, diverged, interrupted or failed, and the round
 clients.json        names, labels and rows of the clients; their last metrics
 model.safetensors, personal.safetensors, result.json        what `fedax.load` reads
-checkpoints/        what a run that was stopped goes on from
-runs/               of a comparison: a run's directory for each method and seed
 report.html         the report
+.lock               while a process works on the run: which one
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedax import runtime
+from fedax import runtime, whole_files
 from fedax.errors import FedaxError
 from fedax.version import VERSION
 
 if TYPE_CHECKING:
     import pandas
 
-MODEL, PERSONAL, INFO = "model.safetensors", "personal.safetensors", "result.json"
-EXPERIMENT, STATUS, CLIENTS, HISTORY, RUNS = "experiment.json", "status.json", "clients.json", "metrics.jsonl", "runs"
-CHECKPOINTS, REPORT = "checkpoints", "report.html"
+EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
+MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
+REPORT, LOCK, CHECKPOINTS = "report.html", ".lock", "checkpoints"
 
 
 class History(list[dict[str, Any]]):
@@ -46,6 +44,14 @@ class History(list[dict[str, Any]]):
 
         return pandas.DataFrame(list(self))
 
+    def lines(self) -> bytes:
+        """The rows as a metrics log has them.
+
+        >>> History([{"round": 0}]).lines()
+        b'{"round": 0}\\n'
+        """
+        return "".join(json.dumps(row) + "\n" for row in self).encode()
+
 
 def read_history(path: Path) -> History:
     """The rows of a metrics log; a last line cut short by a crash is left out."""
@@ -59,19 +65,38 @@ def read_history(path: Path) -> History:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: to a temporary name, then renamed. Of several processes the first writes."""
-    if not runtime.is_main_process():
-        return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Write a file whole or not at all. Of several processes the first writes."""
+    if runtime.is_main_process():
+        whole_files.write_whole(path, content)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON file's table; None if there is no such file."""
     try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FedaxError(f"{path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
+    return content
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_whole(path, (json.dumps(as_json(content), indent=1, allow_nan=False, default=str) + "\n").encode())
+
+
+def as_json(content: Any) -> Any:
+    """JSON has no infinity: the bound of a box that has none is the word.
+
+    >>> as_json({"low": 0.0, "high": float("inf")})
+    {'low': 0.0, 'high': 'inf'}
+    """
+    if isinstance(content, dict):
+        return {key: as_json(value) for key, value in content.items()}
+    return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def slug(label: str) -> str:
@@ -104,41 +129,16 @@ def claim(folder: Path) -> None:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raise if a directory holds something, which a run must not overwrite."""
-    if runtime.is_main_process() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    """Raise if a directory holds something, which a run must not overwrite; a lock alone is nothing."""
+    if runtime.is_main_process() and folder.exists() and (not folder.is_dir() or _holds_something(folder)):
         raise FedaxError(f"out is {str(folder)!r}: it already holds something, choose another directory or remove it")
+
+
+def _holds_something(folder: Path) -> bool:
+    return any(path.name != LOCK for path in folder.iterdir())
 
 
 def versions() -> dict[str, str]:
     """The versions of what a result depends on."""
     found = {name: version(name) for name in ("jax", "numpy")}
     return {"fedax": VERSION, **found, "python": platform.python_version()}
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON file's table; None if there is no such file."""
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise FedaxError(f"{path} cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise FedaxError(f"{path} cannot be read: it must be a JSON object")
-    return content
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(as_json(content), indent=1, allow_nan=False, default=str) + "\n").encode())
-
-
-def as_json(content: Any) -> Any:
-    """JSON has no infinity: the bound of a box that has none is the word.
-
-    >>> as_json({"low": 0.0, "high": float("inf")})
-    {'low': 0.0, 'high': 'inf'}
-    """
-    if isinstance(content, dict):
-        return {key: as_json(value) for key, value in content.items()}
-    return str(content) if isinstance(content, float) and not math.isfinite(content) else content

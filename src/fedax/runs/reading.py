@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, STATUS
+from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, RUNS, STATUS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +76,20 @@ def find(folder: Path) -> list[Path]:
     if not found:
         raise FedaxError(f"{folder} holds no run: neither it nor a directory in its runs/ has a {HISTORY}")
     return found
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The run directories in a directory: itself, or those of a comparison in their order."""
+    if (folder / HISTORY).is_file():
+        return [folder]
+    try:
+        names = json.loads((folder / EXPERIMENT).read_text())["runs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        names = sorted(p.name for p in (folder / RUNS).glob("*"))
+    found = [path for name in names if (path := folder / RUNS / name / HISTORY).is_file()]
+    if not found:
+        raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {HISTORY} and no runs with one")
+    return [path.parent for path in found]
 
 
 def read(folder: Path) -> RecordedRun:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedax.errors import FedaxError
+from fedax.whole_files import write_whole
 
 log = logging.getLogger("fedax")
 
@@ -182,9 +183,7 @@ def _pin(path: Path) -> Path:
 def _keep_first(pin: Path, sha256: str) -> None:
     """Write the pin, whole or not at all, if there is none."""
     if not pin.is_file():
-        new = pin.with_name(f"{pin.name}.part")
-        new.write_text(sha256)
-        new.replace(pin)
+        write_whole(pin, sha256.encode())
 
 
 def _hash(path: Path) -> str:

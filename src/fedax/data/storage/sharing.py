@@ -19,6 +19,7 @@ import numpy as np
 from fedax.data.checks import Array
 from fedax.data.datasets.fetching import cache
 from fedax.errors import FedaxError
+from fedax.whole_files import aside
 
 PART = 1 << 24  # bytes of a mapped array that are in memory while its rows are put in order
 _held: dict[Hashable, dict[str, weakref.ref[Array]]] = {}
@@ -93,14 +94,10 @@ def filled(path: Path, shape: tuple[int, ...], fill: Callable[[Array], None]) ->
     """An array of bytes mapped from `path`, which `fill` fills the first time; written whole or not at all."""
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            array = np.lib.format.open_memmap(aside, "w+", np.uint8, shape)
+        with aside(path) as part:
+            array = np.lib.format.open_memmap(part, "w+", np.uint8, shape)
             fill(array)
             array.flush()
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
