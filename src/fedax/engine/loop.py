@@ -297,6 +297,7 @@ class Simulation:
             "devices": self.executor.devices,
             "chunk": self.executor.chunk,
             "states": "devices" if self.store is None else type(self.store.slots).__name__,
+            "metrics": [metric.describe() for metric in self.problem.metrics.values()],
         }
         model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
         return Result(self.history, model, personal, self.whole.clients, info, self.by_client)

@@ -9,6 +9,7 @@ import numpy as np
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
+from fedax.evaluation.metrics import check_outputs
 from fedax.experiments.schema import Experiment
 from fedax.problem import Problem
 
@@ -37,7 +38,9 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
 
         model = Normalised(model, **shown.info["normalise"])
     augment = _augment(experiment.problem.augment, shown)
-    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build(), augment=augment)
+    metrics = experiment.problem.metrics
+    made = Problem(model, loss=loss, regularizer=None if psi is None else psi.build(), augment=augment, metrics=metrics)
+    check_outputs(made.metrics.values(), outputs)
     return made, federation
 
 

@@ -42,6 +42,7 @@ class RunFolder:
         used = {
             "problem": {**resolved["problem"], "loss": problem.name},
             "model": {**resolved["model"], "outputs": problem.model.outputs},
+            "metrics": [metric.describe() for metric in problem.metrics.values()],
             "executor": executor.name,
             "devices": executor.devices,
             "chunk": executor.chunk,

@@ -109,6 +109,7 @@ class Setting:
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
             "loss": self.problem.name,
+            "metrics": ", ".join(self.problem.metrics),
             "regularizer": repr(self.problem.regularizer),
             "augment": getattr(self.problem.augment, "__name__", str(self.problem.augment)),
             "fedax": VERSION,
@@ -219,6 +220,7 @@ def setting_of(
     used = {
         "problem": {**resolved["problem"], "loss": problem.name},
         "model": {**resolved["model"], "outputs": problem.model.outputs},
+        "metrics": [metric.describe() for metric in problem.metrics.values()],
     }
     return Setting(
         problem,
@@ -246,4 +248,5 @@ def _without_data(experiment: Experiment) -> Problem:
         loss=table.loss,
         regularizer=None if table.regularizer is None else table.regularizer.build(),
         augment=table.augment,
+        metrics=table.metrics,
     )

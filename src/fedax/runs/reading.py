@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, STATUS
-
+from fedax.evaluation.metrics import remember
+from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, INFO, STATUS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +88,8 @@ def read(folder: Path) -> RecordedRun:
     notes: list[str] = []
     rows = _rows(folder / HISTORY, notes)
     experiment, state, clients = (_document(folder / name, notes) for name in (EXPERIMENT, STATUS, CLIENTS))
+    saved = _document(folder / INFO, []).get("info")  # of a run from Python
+    remember(experiment.get("metrics") or (saved.get("metrics") if isinstance(saved, dict) else None))
     return RecordedRun(folder, rows, experiment, state, clients, tuple(notes))
 
 
