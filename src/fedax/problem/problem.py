@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.errors import FedaxError, unknown
-from fedax.evaluation.metrics import METRICS, Metric, check_outputs, chosen
+from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem.losses import LOSSES, RowLoss
 from fedax.problem.oracle import Batch, BatchOracle
