@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fedax.cli.console import WIDE
 from fedax.experiments import Progress, Run
+from fedax.report.columns import parse
 from fedax.runtime import is_main_process
 
 VISIBLE = 12  # finished runs whose bars stay on the screen
@@ -190,20 +191,26 @@ def again(run: Run, round: int) -> str:
 
 
 def metrics(row: dict[str, Any]) -> str:
-    """The main metrics of a row.
+    """The main metrics of a row, and those that were asked for.
 
     >>> metrics({"round": 5, "test_accuracy": 0.9123, "test_loss": 0.31, "personal_test_accuracy": 0.98})
     'accuracy 91.2 %, loss 0.31, personal accuracy 98.0 %'
     """
     parts = [part for part in ("test", "validation") if f"{part}_loss" in row or f"personal_{part}_loss" in row]
     part = (*parts, "train")[0]
+    percent = {"accuracy", "personal accuracy"}
     shown = {
         "accuracy": row.get(f"{part}_accuracy"),
         "loss": row.get(f"{part}_loss"),
         "personal accuracy": row.get(f"personal_{part}_accuracy"),
         "personal loss": row.get(f"personal_{part}_loss") if f"personal_{part}_accuracy" not in row else None,
     }
-    words = {k: f"{100 * v:.1f} %" if "accuracy" in k else f"{v:.4g}" for k, v in shown.items() if v is not None}
+    for key, value in row.items():
+        about = parse(key)
+        if about and about.part == part and not about.statistic and about.name not in ("accuracy", "loss", "objective"):
+            shown["personal " * about.personal + about.words] = value
+            percent |= {"personal " * about.personal + about.words} if about.percent else set()
+    words = {k: f"{100 * v:.1f} %" if k in percent else f"{v:.4g}" for k, v in shown.items() if v is not None}
     structure = {"F1": row.get("f1"), "density": row.get("density"), "rank": row.get("rank")}
     words |= {key: f"{value:.4g}" for key, value in structure.items() if value is not None}
     return ", ".join(f"{key} {value}" for key, value in words.items())

@@ -15,6 +15,7 @@ from fedax import report
 from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
+from fedax.report.columns import Metric
 from fedax.report.personal_table import worth
 from fedax.report.writing import write_reports
 from fedax.runs.reading import run_folders
@@ -72,21 +73,22 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     metric, lines = report.protocol(found)
     if not lines:
         return
-    percent = metric == "accuracy"
+    about = Metric("test", metric)
     moments = [m for m in ("chosen", "last") if any(line["moment"] == m for line in lines)][:1]
     for group in worth(lines):
         here = [line for line in lines if line["moment"] == moments[0] and line["group"] == group]
-        console.print(_protocol_table(here, group, moments[0], percent))
+        console.print(_protocol_table(here, group, moments[0], about))
     own = {line["algorithm"] for line in lines if line["model"] == "personal"}
     without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
     if without:
         console.print(f"No personal models: {', '.join(without)}; the shared one stands for them.", style="dim")
 
 
-def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, percent: bool) -> Table:
+def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, about: Metric) -> Table:
+    percent = about.percent
     at = "the round chosen on validation rows" if moment == "chosen" else "the last round"
     who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
-    title = f"{who}, test {'accuracy, %' if percent else 'loss'}, {at}"
+    title = f"{who}, test {about.words}{', %' if percent else ''}, {at}"
     seeds = max(line["seeds"] for line in lines)
     caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
     rows = []

@@ -37,13 +37,13 @@ def measure(run: Simulation) -> dict[str, Any]:
     for part, meter in run.meters.items():
         if algorithm.shared:
             run.per_client[part] = meter.shared(model, run.measured)
-            row |= summary(f"{part}_", run.per_client[part])
+            row |= summary(f"{part}_", run.per_client[part], run.problem.metrics)
             if penalty is not None:
                 row[f"{part}_objective"] = row[f"{part}_loss"] + penalty
         if run.personal:
             own = meter.personal(now, run.state.server, run.state.clients, run.measured)
             run.per_client[f"personal_{part}"] = own
-            row |= summary(f"personal_{part}_", own)
+            row |= summary(f"personal_{part}_", own, run.problem.metrics)
     if psi is not None and not psi.smooth:
         row |= _structure(run, psi, model)
     if run.state.diagnostics is not None:

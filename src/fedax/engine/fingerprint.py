@@ -38,6 +38,7 @@ def fingerprint(run: Simulation) -> dict[str, str]:
         "data": f"{sorted(arrays)} {data} {ranges}",
         "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
         "loss": run.problem.name,
+        "metrics": ", ".join(run.problem.metrics),
         "regularizer": repr(run.problem.regularizer),
         "gradients": repr(run.problem.gradients),
         "augment": getattr(run.problem.augment, "__name__", str(run.problem.augment)),

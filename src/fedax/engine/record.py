@@ -51,9 +51,10 @@ def describe(simulation: Simulation, label: str | None, options: Mapping[str, An
 
 
 def used(simulation: Simulation) -> dict[str, Any]:
-    """How a run is executed."""
+    """How a run is executed, and what it measures."""
     executor = simulation.executor
-    return {"executor": executor.name, "devices": executor.devices, "chunk": executor.chunk}
+    metrics = [metric.describe() for metric in simulation.problem.metrics.values()]
+    return {"executor": executor.name, "devices": executor.devices, "chunk": executor.chunk, "metrics": metrics}
 
 
 def client_values(simulation: Simulation) -> Values:

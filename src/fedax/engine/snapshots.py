@@ -12,6 +12,7 @@ import numpy as np
 from fedax.algorithms import Localized
 from fedax.algorithms.base import Algorithm, Context
 from fedax.evaluation import Measurement
+from fedax.evaluation.metrics import METRICS
 from fedax.evaluation.protocol import Clients, Floats, Moment
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class Snapshot:
 
 
 class Watch:
-    """Keeps the evaluated round with the best validation accuracy (or loss), the first of equals."""
+    """Keeps the evaluated round with the best validation accuracy, else loss, whatever other metrics there are; the
+    first of equals."""
 
     def __init__(self) -> None:
         self.best: Snapshot | None = None
@@ -41,7 +43,8 @@ class Watch:
         judged = metrics.get("personal_validation") or metrics.get("validation")
         if judged is None:
             return
-        score = judged["accuracy"].overall if "accuracy" in judged else -judged["loss"].overall
+        name = "accuracy" if "accuracy" in judged else "loss"
+        score = judged[name].overall * (1 if METRICS[name].higher else -1)
         if score > self.score:
             # a copy: the compiled rounds reuse the memory of what they are given
             self.score, self.best = float(score), Snapshot(round, jax.tree.map(jnp.copy, server), dict(metrics))

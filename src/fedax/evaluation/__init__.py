@@ -1,8 +1,22 @@
-"""Evaluation: the shared model and every client's own, on rows that nothing trained on."""
+"""Evaluation: the shared model and every client's own, on rows that nothing trained on.
+
+Names come when they are asked for: `fedax.evaluation.metrics` is used where nothing is computed, too.
+"""
 
 from __future__ import annotations
 
-from fedax.evaluation.curvature import smoothness
-from fedax.evaluation.meter import Measurement, Meter, summary
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedax.evaluation.curvature import smoothness
+    from fedax.evaluation.meter import Measurement, Meter, summary
 
 __all__ = ["Measurement", "Meter", "smoothness", "summary"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        room = "curvature" if name == "smoothness" else "meter"
+        return getattr(import_module(f"fedax.evaluation.{room}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,8 @@
-"""Loss and accuracy of the shared model and of each client's own, client by client.
+"""The metrics of the shared model and of each client's own, client by client.
 
 The shared model is run once over the rows concerned, whoever owns them, and each client's mean is read off
-running sums; so overlapping clients (every client draws from all rows) cost no more than one.
+running sums; so overlapping clients (every client draws from all rows) cost no more than one. A metric that is no mean
+over rows makes a statistic of each client's records (see `fedax.evaluation.metrics`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from fedax.client.device_data import Data, Disk
 from fedax.client.plan import Plan
 from fedax.client.round import Client
 from fedax.data.federation import Rows
+from fedax.evaluation.metrics import METRICS, Metric
 from fedax.problem import Problem
 from fedax.runtime import readable
 
@@ -31,20 +33,30 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One metric for every client: the mean over its rows, NaN for a client without rows."""
+    """One metric for every client, NaN for a client without rows or where it has no meaning.
+
+    whole: its value on all rows together; None for a mean over rows.
+    statistics: each client's, where they were asked for.
+    """
 
     values: Floats
     rows: Floats
+    whole: float | None = None
+    statistics: tuple[Floats, ...] = ()
 
     @property
     def overall(self) -> float:
-        """The mean over all rows."""
+        """The value on all rows together."""
+        if self.whole is not None:
+            return self.whole
         some = self.rows > 0
         return float(np.sum(self.values[some] * self.rows[some]) / np.sum(self.rows[some]))
 
 
-def summary(prefix: str, metrics: Mapping[str, Measurement]) -> dict[str, float]:
+def summary(prefix: str, metrics: Mapping[str, Measurement], known: Mapping[str, Metric] = METRICS) -> dict[str, float]:
     """Over all rows; then over clients: mean, spread, and the mean of the worst tenth.
+
+    known: the metrics by name, which say what is worst. Clients for whom a metric has no meaning are left out.
 
     >>> m = Measurement(np.array([0.5, 1.0]), np.array([1.0, 3.0]))
     >>> summary("test_", {"accuracy": m})
@@ -52,8 +64,13 @@ def summary(prefix: str, metrics: Mapping[str, Measurement]) -> dict[str, float]
     """
     row: dict[str, float] = {}
     for name, metric in metrics.items():
-        values = np.sort(metric.values[metric.rows > 0])
-        if name == "loss":
+        there = metric.rows > 0
+        if metric.whole is not None:
+            there &= ~np.isnan(metric.values)
+            if np.isnan(metric.whole) or not there.any():
+                continue
+        values = np.sort(metric.values[there])
+        if not known[name].higher:
             values = values[::-1]
         tenth = max(1, round(len(values) / 10))
         row[f"{prefix}{name}"] = metric.overall
@@ -86,13 +103,13 @@ class Meter:
         key = (name, self.plan, self.mesh, self.batched, int(self.count.max()))
         return self.problem.program(key, lambda: jax.jit(build(), out_shardings=readable(self.mesh)))
 
-    def shared(self, params: Any, data: Data | Disk) -> dict[str, Measurement]:
-        """The shared model's metrics for every client."""
+    def shared(self, params: Any, data: Data | Disk, *, statistics: bool = False) -> dict[str, Measurement]:
+        """The shared model's metrics for every client, with each client's statistics if asked for."""
 
         def build() -> Any:
             def device(params: Any, arrays: Any, blocks: jax.Array) -> Any:
                 def one(index: jax.Array) -> Any:
-                    return self.problem.rows(params, {k: a[index] for k, a in arrays.items()})
+                    return self.problem.records(params, {k: a[index] for k, a in arrays.items()})
 
                 return jax.lax.map(one, blocks)
 
@@ -102,8 +119,22 @@ class Meter:
         program, parts = self._program("shared", build), []
         for arrays, blocks in data.blocks(self._blocks, self.mesh.devices.size):
             found = program(params, arrays, blocks)
-            parts.append({name: np.asarray(values, np.float64).ravel() for name, values in found.items()})
-        return {name: self._means(np.concatenate([part[name] for part in parts])) for name in parts[0]}
+            parts.append({name: _by_row(np.asarray(values, np.float64)) for name, values in found.items()})
+        every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {
+            name: self._means(rows) if self.problem.metrics[name].mean else self._merged(name, rows, statistics)
+            for name, rows in every.items()
+        }
+
+    def _merged(self, name: str, records: Floats, keep: bool) -> Measurement:
+        """A metric that is no mean over rows, from the records of all rows; clients with the same rows share it."""
+        metric = self.problem.metrics[name]
+        ranges, which = np.unique(np.stack([self._compact, self.count]), axis=1, return_inverse=True)
+        found = _Merge(metric, keep)
+        times = np.bincount(which.ravel())
+        for (first, count), again in zip(ranges.T.tolist(), times.tolist(), strict=True):
+            found.add(records[first : first + count], again)
+        return found.measurement(self.count, which.ravel())
 
     def _means(self, rows: Floats) -> Measurement:
         sums = np.concatenate([[0.0], np.cumsum(rows[: len(self.index)])])
@@ -118,16 +149,26 @@ class Meter:
         """
         total = self.plan.clients
         stored = hasattr(clients, "take")
-        step = min(total, data.at_once, TAKEN if stored else total)
+        merged = [metric for metric in self.problem.metrics.values() if not metric.mean]
+        step = min(total, data.at_once, TAKEN if stored or merged else total)
+        merges = {metric.name: _Merge(metric) for metric in merged}
         found = []
         for first in range(0, total, step):
             who = np.arange(first, min(first + step, total))
             near, start = data.some(who, step, Rows(self.start, self.count))
             states, at = (clients.take(who), 0) if stored else (clients, None)
-            found.append(self._own(algorithm, server, states, near, start, who, step, at))
+            here = self._own(algorithm, server, states, near, start, who, step, at)
+            for name, merge in merges.items():
+                for records, count in zip(here.pop(name), self.count[who].tolist(), strict=True):
+                    merge.add(records[:count])
+            found.append(here)
         rows = self.count.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return {name: Measurement(np.concatenate([part[name] for part in found]) / rows, rows) for name in found[0]}
+            means = {
+                name: Measurement(np.concatenate([part[name] for part in found]) / rows, rows) for name in found[0]
+            }
+        own = {name: merge.measurement(self.count, np.arange(total)) for name, merge in merges.items()}
+        return {name: (means | own)[name] for name in self.problem.metrics}
 
     def _own(
         self,
@@ -141,7 +182,8 @@ class Meter:
         first: int | None,
     ) -> dict[str, Floats]:
         """The sums of each metric over the rows, from `start` on, of the clients `who`, whose states are the rows of
-        `states` from `first` on, or at their own numbers; `limit` is the largest number of clients in a call."""
+        `states` from `first` on, or at their own numbers; `limit` is the largest number of clients in a call. Of a
+        metric that is no mean, the records of the rows, filled up."""
         devices = self.mesh.devices.size
         places = -(-limit // (devices * self.batched)) * devices * self.batched
         every = np.resize(who, places).astype(np.int32)
@@ -183,10 +225,55 @@ class Meter:
         def at(b: Any) -> dict[str, jax.Array]:
             inside = b * block + offsets < count
             index = jnp.where(inside, start + b * block + offsets, start)
-            rows = self.problem.rows(params, {k: a[index] for k, a in arrays.items()})
-            return {k: jnp.sum(jnp.where(inside, v, 0), dtype=jnp.result_type(float)) for k, v in rows.items()}
+            rows = self.problem.records(params, {k: a[index] for k, a in arrays.items()})
+            return {
+                k: jnp.sum(jnp.where(inside, v, 0), dtype=jnp.result_type(float)) if known[k].mean else v
+                for k, v in rows.items()
+            }
 
-        zero = {k: jnp.zeros((), jnp.result_type(float)) for k in jax.eval_shape(lambda: at(0))}
-        add = lambda b, total: jax.tree.map(jnp.add, total, at(b))  # noqa: E731
+        def add(b: Any, total: dict[str, jax.Array]) -> dict[str, jax.Array]:
+            new = at(b)
+            return {
+                k: v + new[k] if known[k].mean else jax.lax.dynamic_update_slice_in_dim(v, new[k], b * block, 0)
+                for k, v in total.items()
+            }
+
+        known = self.problem.metrics
+        room = -(-int(self.count.max()) // block) * block
+        shapes = jax.eval_shape(lambda: at(0))
+        zero = {
+            k: jnp.zeros((), jnp.result_type(float)) if known[k].mean else jnp.zeros((room, *s.shape[1:]), s.dtype)
+            for k, s in shapes.items()
+        }
         sums: dict[str, jax.Array] = jax.lax.fori_loop(0, (count + block - 1) // block, add, zero)
         return sums
+
+
+class _Merge:
+    """Statistics of clients, one after the other: each one's value, and all of them together."""
+
+    def __init__(self, metric: Metric, keep: bool = False) -> None:
+        self.metric, self.keep, self.values = metric, keep, list[float]()
+        self.statistics: list[Floats | None] = []
+        self.total: Floats | None = None
+
+    def add(self, records: Floats, times: int = 1) -> None:
+        """A client's records, or those of several clients with the same rows."""
+        metric = self.metric
+        found = metric.statistic_of(records) if len(records) else None
+        self.values.append(np.nan if found is None else metric.finished(found))
+        if self.keep:
+            self.statistics.append(found)
+        for _ in range(times if found is not None else 0):
+            self.total = found if self.total is None else metric.merge(self.total, found)
+
+    def measurement(self, count: Any, which: Any) -> Measurement:
+        """What was found; `which` says whose values those of each client are."""
+        whole = np.nan if self.total is None else self.metric.finished(self.total)
+        kept = tuple(s for i in which if (s := self.statistics[i]) is not None) if self.keep else ()
+        return Measurement(np.asarray(self.values)[which], count.astype(np.float64), whole, kept)
+
+
+def _by_row(values: Floats) -> Floats:
+    """Blocks of rows as rows: [blocks, rows] as [rows], [blocks, rows, numbers] as [rows, numbers]."""
+    return values.reshape(-1, *values.shape[2:])

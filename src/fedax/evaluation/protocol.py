@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedax.evaluation.metrics import shown
+
 Floats = NDArray[np.float64]
 MODELS = ("shared", "localised", "personal", "local")
 GROUPS = ("all", "joined", "unseen")
@@ -178,7 +180,7 @@ def table(clients: Clients, *, part: str = "test", metric: str = "accuracy") -> 
     >>> [(r["group"], r["model"], r["mean"], r.get("helped_shared")) for r in table(two)][:2]
     [('all', 'shared', 0.75, None), ('all', 'personal', 0.875, 0.5)]
     """
-    higher = metric != "loss"
+    higher = shown(metric).higher
     lines: list[dict[str, Any]] = []
     for name, moment in clients.moments.items():
         for group in GROUPS:

@@ -9,6 +9,7 @@ import numpy as np
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
+from fedax.evaluation.metrics import check_outputs
 from fedax.experiments.schema import Experiment
 from fedax.kernels.switch import wanted
 from fedax.problem import Problem
@@ -45,7 +46,9 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         regularizer=None if psi is None else psi.build(),
         augment=augment,
         gradients=experiment.problem.gradients or (),
+        metrics=experiment.problem.metrics,
     )
+    check_outputs(made.metrics.values(), outputs)
     return made, federation
 
 

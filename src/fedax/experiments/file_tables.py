@@ -17,6 +17,7 @@ from fedax.data import Federation, Partition
 from fedax.data.generators.lazy import SHOWN, Lazy, lazily
 from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import check_names
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem.gradients import transformations
@@ -212,18 +213,25 @@ class RegularizerTable(NamedTable):
 
 
 class ProblemTable(Table):
-    """[problem]: what is minimised; the loss follows from the data unless given."""
+    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss."""
 
     loss: str | None = None
     regularizer: RegularizerTable | None = None
     augment: str | None = None
     gradients: list[dict[str, Any]] | None = None
+    metrics: list[str] = []
 
     @field_validator("gradients")
     @classmethod
     def _are_transformations(cls, gradients: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
         transformations(gradients or ())
         return gradients
+
+    @field_validator("metrics")
+    @classmethod
+    def _are_known(cls, metrics: list[str]) -> list[str]:
+        check_names(metrics)
+        return metrics
 
     @field_validator("loss")
     @classmethod

@@ -10,9 +10,9 @@ from typing import Any
 
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.sweep_table import SweepTable
+from fedax.report.columns import better
 
 Rows = Sequence[dict[str, Any]]
-HIGHER = ("accuracy", "f1", "precision", "recall")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def judge(table: SweepTable, rounds: int, columns: Sequence[Collection[str]]) ->
     metric = _default(common) if table.metric is None else table.metric
     if metric not in common:
         raise FedaxError(f"sweep.metric: {unknown('metric', metric, common)}")
-    goal = table.goal or ("max" if _higher(metric) else "min")
+    goal = table.goal or better(metric) or "min"
     return Judge(metric, goal, rounds, table.over, table.target)
 
 
@@ -89,7 +89,3 @@ def _default(columns: Sequence[str]) -> str:
             if name in columns:
                 return name
     raise FedaxError("sweep.metric is missing: these methods have no accuracy or loss in common to be judged by")
-
-
-def _higher(metric: str) -> bool:
-    return any(word in metric.split("_") for word in HIGHER) and not metric.endswith("_std")

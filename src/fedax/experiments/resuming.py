@@ -17,7 +17,7 @@ from fedax.experiments.schema import Experiment
 from fedax.runs.files import EXPERIMENT, HISTORY, RUNS, STATUS, as_json, read_history, read_json
 from fedax.runs.lock import locked
 
-_MACHINE = ("versions", "runs")  # what a resolved experiment says beyond the experiment
+_MACHINE = ("versions", "runs", "metrics")  # what a resolved experiment says beyond the experiment
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.
 _FREE = ("executor", "devices", "chunk", "checkpoint_every", "state_budget")
 

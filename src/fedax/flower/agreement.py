@@ -110,6 +110,7 @@ class Setting:
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
             "loss": self.problem.name,
+            "metrics": ", ".join(self.problem.metrics),
             "regularizer": repr(self.problem.regularizer),
             "gradients": repr(self.problem.gradients),
             "augment": getattr(self.problem.augment, "__name__", str(self.problem.augment)),
@@ -221,6 +222,7 @@ def setting_of(
     used = {
         "problem": {**resolved["problem"], "loss": problem.name},
         "model": {**resolved["model"], "outputs": problem.model.outputs},
+        "metrics": [metric.describe() for metric in problem.metrics.values()],
     }
     return Setting(
         problem,
@@ -249,4 +251,5 @@ def _without_data(experiment: Experiment) -> Problem:
         regularizer=None if table.regularizer is None else table.regularizer.build(),
         augment=table.augment,
         gradients=table.gradients or (),
+        metrics=table.metrics,
     )

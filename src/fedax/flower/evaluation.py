@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -30,6 +31,7 @@ def evaluation(
     """A row of the history, over the clients that answered, and each client's own values."""
     row: dict[str, float] = {}
     values: dict[str, dict[str, list[float | None]]] = {}
+    known = setting.problem.metrics
     names = sorted({name for answer in answers.values() for name in answer.metrics})
     for name in names:
         part, _, metric = name.rpartition(".")
@@ -39,11 +41,13 @@ def evaluation(
         place = PARTS.index(part.removeprefix("personal_"))
         found = np.array([answers[client].metrics[name] for client in who])
         rows = np.array([clients[client].rows[place] for client in who], np.float64)
-        row |= summary(f"{part}_", {metric: Measurement(found, rows)})
-        every: list[float | None] = [None] * (setting.clients or 0)
-        for client, value in zip(who, found.tolist(), strict=True):
-            every[client] = value
-        values.setdefault(part, {})[metric] = every
+        if not (asked := known.get(metric)) or not asked.mean:
+            continue
+        row |= summary(f"{part}_", {metric: Measurement(found, rows)}, known)
+        values.setdefault(part, {})[metric] = _everyone(setting, who, found)
+    for part, metric, who, measured in _merged(setting, clients, answers):
+        row |= summary(f"{part}_", {metric: measured}, known)
+        values.setdefault(part, {})[metric] = _everyone(setting, who, measured.values)
     psi = setting.problem.regularizer
     if row and psi is not None and setting.algorithm.shared:
         value = value_at(setting.problem, model)
@@ -52,6 +56,37 @@ def evaluation(
             info = {} if setting.federation is None else setting.federation.info
             row |= structure(psi, jax.device_get(model), truth_of(info), setting.zero_below)
     return row, values
+
+
+def _merged(
+    setting: Setting, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
+) -> Iterator[tuple[str, str, list[int], Measurement]]:
+    """The metrics whose statistics came, each with its part and its clients; one unlike most others' is left out."""
+    for name in sorted({name for answer in answers.values() for name in answer.statistics}):
+        part, _, wanted = name.rpartition(".")
+        metric = setting.problem.metrics.get(wanted)
+        if part.removeprefix("personal_") not in PARTS or metric is None or metric.mean:
+            continue
+        place = PARTS.index(part.removeprefix("personal_"))
+        sent = {
+            client: answers[client].statistics[name] for client in sorted(answers) if name in answers[client].statistics
+        }
+        usual = Counter(statistic.shape for statistic in sent.values()).most_common(1)[0][0]
+        good = {
+            c: s for c, s in sent.items() if s.shape == usual and np.isfinite(s).all() and clients[c].rows[place] > 0
+        }
+        if good:
+            found = np.array([metric.finished(statistic) for statistic in good.values()])
+            rows = np.array([clients[client].rows[place] for client in good], np.float64)
+            yield part, wanted, list(good), Measurement(found, rows, metric.merged(good.values()))
+
+
+def _everyone(setting: Setting, who: Sequence[int], found: Any) -> list[float | None]:
+    """The values of some clients among all, None for those without."""
+    every: list[float | None] = [None] * (setting.clients or 0)
+    for client, value in zip(who, found.tolist(), strict=True):
+        every[client] = value if np.isfinite(value) else None
+    return every
 
 
 class Costs:

@@ -2,7 +2,8 @@
 
 A server greets a node (`query`) and hears which client it is. Then it sends orders: to train, with what the method
 broadcasts, to evaluate, with the model, or both in one. The answer brings what the method uploads and the client's
-metrics. Arrays keep their dtype; nothing else of a client leaves it.
+metrics, as means or as statistics that the server merges. Arrays keep their dtype; nothing else of a client leaves
+it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Flat = dict[str, np.ndarray[Any, Any]]
 Layout = dict[str, tuple[tuple[int, ...], str]]  # of a row: each array's shape and dtype
 RAW = "fedax.raw"  # an array's bytes in C order, for any dtype that JAX knows
 ABOUT, TRAIN, MODEL, UPLOAD, METRICS = "about", "broadcast", "model", "upload", "metrics"
+STATISTICS = "statistics"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +54,16 @@ class Order:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is worth a line."""
+    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is worth a line.
+
+    statistics: by name, of the metrics that are no means over rows.
+    """
 
     upload: Flat | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     refused: str = ""
     note: str = ""
+    statistics: Flat = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +127,9 @@ def answer_content(answer: Answer) -> RecordDict:
     """An answer as a reply's content."""
     from flwr.app import MetricRecord
 
-    content = _content({"refused": answer.refused, "note": answer.note}, {UPLOAD: answer.upload})
+    content = _content(
+        {"refused": answer.refused, "note": answer.note}, {UPLOAD: answer.upload, STATISTICS: answer.statistics or None}
+    )
     content[METRICS] = MetricRecord(dict(answer.metrics))
     return content
 
@@ -131,7 +139,7 @@ def read_answer(message: Message) -> Answer:
     if message.has_error():
         return Answer(refused=f"no answer: {message.error.reason or message.error.code}")
     metrics = {name: float(value) for name, value in message.content[METRICS].items()}
-    return Answer(_arrays(message, UPLOAD), metrics, **_about(message))
+    return Answer(_arrays(message, UPLOAD), metrics, **_about(message), statistics=_arrays(message, STATISTICS) or {})
 
 
 def hello_content(hello: Hello) -> RecordDict:

@@ -234,8 +234,12 @@ class Server:
             return answers
         sealed = {client: dataclasses.replace(orders[client], model=None) for client in cohort}
         means = ask_for_mean(self.network, sealed, self.expected, reach=reach, timeout=limit)
-        metrics = {client: answer.metrics for client, answer in answers.items()}
-        both = {client: dataclasses.replace(mean, metrics=metrics.get(client, {})) for client, mean in means.items()}
+        none = Answer()
+        both = {
+            client: dataclasses.replace(mean, metrics=seen.metrics, statistics=seen.statistics)
+            for client, mean in means.items()
+            for seen in (answers.get(client, none),)
+        }
         return {**answers, **both}
 
     def _check(self, node: int, answer: Answer) -> str | None:

@@ -78,9 +78,11 @@ class Worker:
             before = state.first
             note = f"client {self.number} lost its state of round {order.used} and starts from its first one; {note}"
             log.warning(note)
-        metrics = {} if order.model is None else self._evaluate(order, order.model, before, state.folder)
+        found = {} if order.model is None else self._evaluate(order, order.model, before, state.folder)
+        metrics = {name: value for name, value in found.items() if isinstance(value, float)}
+        statistics = {name: value for name, value in found.items() if not isinstance(value, float)}
         upload = None if order.broadcast is None else self._train(order, order.broadcast, before, state)
-        return Answer(upload, metrics, note=note.rstrip("; "))
+        return Answer(upload, metrics, note=note.rstrip("; "), statistics=statistics)
 
     def _with(self, max_steps: int) -> Plan:
         """The plan where the busiest client takes `max_steps` local steps."""
@@ -131,10 +133,11 @@ class Worker:
             if rows.count[0]
         }
 
-    def _evaluate(self, order: Order, sent: Flat, before: Any, folder: Path) -> dict[str, float]:
-        """Metrics of the shared model, and of the client's own, on this client's rows: means over them."""
+    def _evaluate(self, order: Order, sent: Flat, before: Any, folder: Path) -> dict[str, Any]:
+        """Metrics of the shared model, and of the client's own, on this client's rows: means over them, and the
+        statistics of the metrics that are no means."""
         algorithm, x0 = self.setting.algorithm, self.x0
-        found: dict[str, float] = {}
+        found: dict[str, Any] = {}
         if algorithm.personalised:
             server = unflatten(sent, jax.eval_shape(algorithm.init, x0), "the server's state")
             model = algorithm.model(server)
@@ -147,11 +150,12 @@ class Worker:
             model = unflatten(sent, jax.eval_shape(lambda x: algorithm.model(algorithm.init(x)), x0), "the model")
         return found | (self._measure("", unwrap(model)) if algorithm.shared else {})
 
-    def _measure(self, prefix: str, params: Any) -> dict[str, float]:
-        found = {}
+    def _measure(self, prefix: str, params: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for part, meter in self._meters.items():
-            for name, measured in meter.shared(params, self.data).items():
-                found[f"{prefix}{part}.{name}"] = float(measured.values[0])
+            for name, measured in meter.shared(params, self.data, statistics=True).items():
+                mean = self.setting.problem.metrics[name].mean
+                found[f"{prefix}{part}.{name}"] = float(measured.values[0]) if mean else measured.statistics[0]
         return found
 
     def _own_model(self, order: Order, server: Any, before: Any) -> Vector:

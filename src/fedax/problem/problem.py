@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.errors import FedaxError, unknown
+from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
 from fedax.problem.losses import LOSSES, RowLoss
@@ -34,6 +35,8 @@ class Problem:
         whether it was predicted rightly; classification losses bring their own.
     gradients: optax's gradient transformations that keep no state, between the oracle and the method: objects such as
         optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
+    metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`, and
+        `fedax.evaluation.metrics.Metric`s of your own.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
@@ -51,6 +54,7 @@ class Problem:
         augment: str | Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
         gradients: Sequence[Any] = (),
+        metrics: Sequence[str | Metric] = (),
     ) -> None:
         if isinstance(loss, str):
             if loss not in LOSSES:
@@ -86,6 +90,11 @@ class Problem:
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
+        asked = chosen(metrics, loss if isinstance(loss, str) else None, model=model is not None)
+        if self._right is None and "accuracy" in metrics:
+            raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
+        own = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
+        self.metrics = {metric.name: metric for metric in own}  #: what is measured, by name
         self._programs: dict[Any, Any] = {}
 
     def program(self, key: Any, build: Callable[[], Any]) -> Any:
@@ -140,20 +149,28 @@ class Problem:
         return jax.tree_util.tree_map_with_path(mix, own, shared)
 
     def rows(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
-        """Loss, and accuracy where it applies, of each row."""
+        """Loss, accuracy where it applies, and the other metrics that are means over rows, of each row."""
+        found = self.records(params, batch)
+        return {name: values for name, values in found.items() if self.metrics[name].mean}
+
+    def records(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
+        """What each metric is computed from, for each row: a number or a short record."""
         if self._batch_loss is not None:
-            batch_loss, right = self._batch_loss, self._right
-            single = jax.tree.map(lambda a: a[:, None], dict(batch))
-            result = {"loss": jax.vmap(lambda row: batch_loss(params, row))(single)}
-            if right is not None:
-                result["accuracy"] = right(params, batch)
-            return result
+            result = {"loss": self._row_losses(params, batch)}
+            if self._right is not None:
+                result["accuracy"] = self._right(params, batch)
+            return result | self._asked(params, batch)
         assert self._row_loss is not None
         z, y = self.outputs(params, batch), batch.get("y")
         result = {"loss": self._row_loss(z, y)}
         if self._right is not None:
             result["accuracy"] = self._right(z, y)
-        return result
+        return result | self._asked(z, y)
+
+    def _asked(self, *args: Any) -> dict[str, jax.Array]:
+        """The records of the metrics that were asked for, of (outputs, y) or (params, batch)."""
+        own = [metric for name, metric in self.metrics.items() if name not in ("loss", "accuracy")]
+        return {metric.name: jnp.asarray(metric.rows(*args)) for metric in own}
 
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
         """The (weighted) mean loss over a batch's rows, without the regularizer."""
@@ -177,7 +194,10 @@ class Problem:
     def _row_losses(self, params: Any, batch: Batch) -> jax.Array:
         if self._row_loss is not None:
             return self._row_loss(self.outputs(params, batch), batch.get("y"))
-        return self.rows(params, batch)["loss"]
+        assert self._batch_loss is not None
+        batch_loss, single = self._batch_loss, jax.tree.map(lambda a: a[:, None], dict(batch))
+        losses: jax.Array = jax.vmap(lambda row: batch_loss(params, row))(single)
+        return losses
 
     def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
@@ -202,9 +222,24 @@ class Problem:
                 raise FedaxError(
                     f"the loss must give one number a row, not an array of shape {losses.shape[1:]} for each"
                 )
+            check_outputs(self.metrics.values(), int(np.prod(z.shape[1:])))
         value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
         if value.shape != ():
             raise FedaxError(f"the loss must be one number a batch, not an array of shape {value.shape}")
+        self._check_metrics(params, sample)
+
+    def _check_metrics(self, params: Any, sample: Batch) -> None:
+        """Refuse metrics that fail on these rows, or give something else than a number or a record a row."""
+        asked = [metric for name, metric in self.metrics.items() if name not in ("loss", "accuracy")]
+        for metric in asked:
+            try:
+                args = (lambda p, b: (p, b)) if self._apply is None else lambda p, b: (self.outputs(p, b), b.get("y"))
+                found = jax.eval_shape(lambda p, b, m=metric, a=args: jnp.asarray(m.rows(*a(p, b))), params, sample)
+            except (TypeError, ValueError, AttributeError, IndexError) as error:
+                raise FedaxError(f"metric {metric.name!r} cannot take these rows: {_first_line(error)}") from error
+            if found.ndim not in ((1,) if metric.mean else (1, 2)) or found.shape[0] != 2:
+                what = "one number" if metric.mean else "one number or one record"
+                raise FedaxError(f"metric {metric.name!r} must give {what} a row: of 2 rows it gives {found.shape}")
 
     def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
         if self.builtin == "cross_entropy":

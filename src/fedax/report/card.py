@@ -87,7 +87,7 @@ def _metrics(run: RecordedRun) -> str:
             continue
         title = STRUCTURE[key] if metric is None else metric.title
         whose = " of the clients' own models" if metric and metric.personal else ""
-        unit = " %" if metric and metric.name == "accuracy" else ""
+        unit = " %" if metric and metric.percent else ""
         lines.append(f"| {title}{whose} | {text(key, number(value))}{unit} | {_rows(run, metric)} |")
     sentences = [one for one in tuned(run.folder.parent.parent) if one.startswith((f"{run.label}:", "Tuned"))]
     return "\n".join([f"At round {run.round}, seed {run.seed}.", "", *lines, *(["", *sentences] if sentences else [])])

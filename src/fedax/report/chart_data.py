@@ -42,7 +42,7 @@ def measures(keys: Iterable[str]) -> list[dict[str, Any]]:
     ordered = sorted(metrics, key=lambda key: metrics[key].order) + [key for key in names if key not in metrics]
     found: dict[str, dict[str, Any]] = {}
     for key in ordered:
-        percent = key in metrics and metrics[key].name == "accuracy"
+        percent = key in metrics and metrics[key].percent
         plain = key.removeprefix("personal_")
         about: dict[str, Any] = {"title": title(key), "percent": percent, "better": better(key)}
         if plain in DIAGNOSTICS:
@@ -115,7 +115,7 @@ def _by_title(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for part, metrics in parts.items():
             for name, per_client in metrics.items():
                 if metric := parse(f"{part}_{name}"):
-                    of = found.setdefault(metric.title, {"percent": metric.name == "accuracy"})
+                    of = found.setdefault(metric.title, {"percent": metric.percent, "higher": metric.higher})
                     of[model] = [number(value) for value in per_client.tolist()]
     return found
 
@@ -128,7 +128,7 @@ def _final_values(run: RecordedRun) -> dict[str, dict[str, Any]]:
         for name, per_client in (metrics if isinstance(metrics, dict) else {}).items():
             metric = parse(f"{part}_{name}")
             if metric and isinstance(per_client, list):
-                of = found.setdefault(metric.title, {"percent": metric.name == "accuracy"})
+                of = found.setdefault(metric.title, {"percent": metric.percent, "higher": metric.higher})
                 of["personal" if metric.personal else "shared"] = [number(value) for value in per_client]
     return {"last": {"round": run.round, "metrics": found}} if found else {}
 

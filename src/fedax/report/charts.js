@@ -134,16 +134,16 @@ const charts = (() => {
   }
 
   /* Clients in the order of a list of values, worst first; those without a value left out. */
-  function ranked(values, percent) {
+  function ranked(values, higher) {
     const order = values.map((_, at) => at).filter((at) => number(values[at]));
-    return order.sort((a, b) => (percent ? values[a] - values[b] : values[b] - values[a]));
+    return order.sort((a, b) => (higher ? values[a] - values[b] : values[b] - values[a]));
   }
 
   /* One method: its clients in the order of their own model, with every other model beside it. */
   function besides(run, choice) {
     const first = ["personal", "shared", "localised", "local"].find((model) => run.of[model]);
     if (!first) return [];
-    const order = ranked(run.of[first], choice.percent), own = ofGroup(run.group);
+    const order = ranked(run.of[first], choice.higher), own = ofGroup(run.group);
     const looks = {
       shared: { symbol: "circle-open", color: colour("ink"), size: 8, line: { width: 1.6 } },
       localised: { symbol: "triangle-up-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
@@ -164,7 +164,7 @@ const charts = (() => {
   /* Several methods: each model's clients sorted by themselves. */
   function apart(run, choice) {
     return ["shared", "personal"].filter((whose) => run.of[whose]).map((whose) => {
-      const order = ranked(run.of[whose], choice.percent);
+      const order = ranked(run.of[whose], choice.higher);
       return {
         x: order.map((_, rank) => rank + 1), y: order.map((at) => run.of[whose][at]),
         text: order.map((at) => named(run.names, at)),
@@ -186,13 +186,13 @@ const charts = (() => {
     })];
   }
 
-  /* Where a client is better off with its own model: above the diagonal, or below it for a loss. */
-  function sides(percent) {
+  /* Where a client is better off with its own model: above the diagonal, or below it where less is better. */
+  function sides(higher) {
     const corner = (text, x, y) => ({
       text, x, y, xref: "paper", yref: "paper", xanchor: x ? "right" : "left", yanchor: y ? "top" : "bottom",
       showarrow: false, font: { color: colour("soft") },
     });
-    return [corner(percent ? "helped" : "harmed", 0, 1), corner(percent ? "harmed" : "helped", 1, 0)];
+    return [corner(higher ? "helped" : "harmed", 0, 1), corner(higher ? "harmed" : "helped", 1, 0)];
   }
 
   function scatter(data, choice, view) {
@@ -212,7 +212,7 @@ const charts = (() => {
     const format = { range: ends, ...(choice.percent ? { tickformat: "~%", hoverformat: ".2%" } : {}) };
     return [[diagonal, ...points], layout(view, 400, {
       xaxis: axis("Shared model", format), yaxis: axis(view.narrow ? "" : "Personal model", format),
-      annotations: sides(choice.percent),
+      annotations: sides(choice.higher),
     })];
   }
 

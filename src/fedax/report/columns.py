@@ -12,6 +12,8 @@ import math
 import re
 from typing import Any
 
+from fedax.evaluation.metrics import shown
+
 PARTS = {"test": "Test", "validation": "Validation", "train": "Training"}
 STATISTICS = {
     "": "",
@@ -63,7 +65,17 @@ class Metric:
     @property
     def higher(self) -> bool:
         """Whether more is better."""
-        return self.name == "accuracy" and self.statistic != "std"
+        return shown(self.name).higher and self.statistic != "std"
+
+    @property
+    def percent(self) -> bool:
+        """Whether it is shown in per cent."""
+        return shown(self.name).percent
+
+    @property
+    def words(self) -> str:
+        """The metric's own title."""
+        return shown(self.name).title
 
     @property
     def title(self) -> str:
@@ -72,7 +84,7 @@ class Metric:
         >>> Metric("test", "accuracy", "worst").title
         'Test accuracy, worst tenth of clients'
         """
-        return f"{PARTS[self.part]} {self.name.replace('_', ' ')}{STATISTICS[self.statistic]}"
+        return f"{PARTS[self.part]} {self.words}{STATISTICS[self.statistic]}"
 
     @property
     def order(self) -> tuple[int, bool, str, int]:
@@ -136,7 +148,7 @@ def number(value: Any) -> float:
 
 
 def text(key: str, mean: float | None, std: float | None = None) -> str:
-    """A value as the tables print it: accuracy in per cent, counts in thousands, millions and so on.
+    """A value as the tables print it: accuracy and its like in per cent, counts in thousands, millions and so on.
 
     >>> text("test_accuracy", 0.91234, 0.0041)
     '91.23 ± 0.41'
@@ -146,15 +158,15 @@ def text(key: str, mean: float | None, std: float | None = None) -> str:
     if mean is None or not math.isfinite(mean):
         return "–"
     metric = parse(key)
-    if metric and metric.name == "accuracy":
+    if metric and metric.percent:
         mean, std = 100 * mean, None if std is None else 100 * std
-        shown, spread = f"{mean:.2f}", f"{std or 0:.2f}"
+        value, spread = f"{mean:.2f}", f"{std or 0:.2f}"
     elif key in COUNTERS and key != "seconds":
         # A budget is the same for every seed but for the sizes of the clients drawn: its spread is noise.
         return _count(mean)
     else:
-        shown, spread = f"{mean:.4g}", f"{std or 0:.2g}"
-    return shown if std is None or not math.isfinite(std) else f"{shown} ± {spread}"
+        value, spread = f"{mean:.4g}", f"{std or 0:.2g}"
+    return value if std is None or not math.isfinite(std) else f"{value} ± {spread}"
 
 
 def _count(value: float) -> str:

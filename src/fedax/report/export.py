@@ -121,7 +121,7 @@ def _column(key: str, title: str, found: Sequence[Line], judged: Sequence[Line])
 
 def _percent(key: str) -> bool:
     metric = parse(key)
-    return metric is not None and metric.name == "accuracy"
+    return metric is not None and metric.percent
 
 
 def _digits(key: str, means: Sequence[float], halves: Sequence[float]) -> int:

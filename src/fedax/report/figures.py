@@ -88,7 +88,7 @@ def _curves(numbers: dict[str, Any], key: str, metric: Metric | None, axis: str,
     if not there or all(len(curve["x"][axis]) < 2 for _, curve in there):
         return None
     figure, axes = _axes(wide)
-    percent = metric is not None and metric.name == "accuracy"
+    percent = metric is not None and metric.percent
     drawn: list[float] = []
     for i, curve in there:
         x = np.asarray(curve["x"][axis], float)

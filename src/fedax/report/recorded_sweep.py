@@ -120,7 +120,7 @@ def _progress(rows: list[dict[str, Any]], labels: list[str], fields: list[str], 
     about = parse(key)
     return {
         "title": title(key),
-        "percent": about is not None and about.name == "accuracy",
+        "percent": about is not None and about.percent,
         "better": better(key),
         "rounds": rounds,
         "points": points,

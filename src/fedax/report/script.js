@@ -121,6 +121,7 @@
     const moments = data.clients.flatMap((run) => Object.values(run.moments));
     const choice = {
       shown, title, percent: moments.some((moment) => moment.metrics[title]?.percent),
+      higher: moments.some((moment) => moment.metrics[title]?.higher),
       seed: element("client-seed").value, clients: element("client-group").value, moment: element("moment").value,
       method: chosen === "" ? null : Number(chosen),
     };

@@ -17,7 +17,7 @@ from fedax.runs.reading import RecordedRun, read
 #: Fields that may differ between runs of one setting.
 INCIDENTAL = (
     *("name", "versions", "out", "eval_every", "log"),
-    *("executor", "devices", "chunk", "checkpoint_every", "state_budget"),
+    *("metrics", "executor", "devices", "chunk", "checkpoint_every", "state_budget"),
 )
 
 
@@ -189,8 +189,8 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
 def short(metric: Metric) -> str:
     """A column's title, without whose model it is."""
     part = "" if metric.part == "test" else f"{metric.part} "
-    unit = ", %" if metric.name == "accuracy" else ""
-    words = f"{part}{'worst tenth' if metric.statistic else metric.name.replace('_', ' ')}{unit}"
+    unit = ", %" if metric.percent else ""
+    words = f"{part}{'worst tenth' if metric.statistic else metric.words}{unit}"
     return words[0].upper() + words[1:]
 
 

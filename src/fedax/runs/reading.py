@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.evaluation.metrics import remember
 from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, RUNS, STATUS
 
 
@@ -101,6 +102,7 @@ def read(folder: Path) -> RecordedRun:
     notes: list[str] = []
     rows = _rows(folder / HISTORY, notes)
     experiment, state, clients = (_document(folder / name, notes) for name in (EXPERIMENT, STATUS, CLIENTS))
+    remember(experiment.get("metrics"))
     return RecordedRun(folder, rows, experiment, state, clients, tuple(notes))
 
 

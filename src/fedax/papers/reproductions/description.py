@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedax.errors import FedaxError, unknown
 from fedax.papers.reproductions.merging import merged
+from fedax.report.columns import parse as parse_column
 
 if TYPE_CHECKING:
     from fedax.experiments import Experiment
@@ -75,7 +76,8 @@ class Quantity(DescriptionTable):
     @property
     def percent(self) -> bool:
         """Whether its number is given in percent."""
-        return self.metric.endswith("accuracy") and self.reaches is None
+        parsed = parse_column(self.metric)
+        return parsed is not None and parsed.percent and self.reaches is None
 
     @property
     def words(self) -> str:

@@ -1,0 +1,7 @@
+"""Metrics under the name of their room; they are made in `fedax.metrics`, below problems, which hold them."""
+
+from __future__ import annotations
+
+from fedax.metrics import BINS, METRICS, Metric, Shown, check_names, check_outputs, chosen, remember, shown
+
+__all__ = ["BINS", "METRICS", "Metric", "Shown", "check_names", "check_outputs", "chosen", "remember", "shown"]

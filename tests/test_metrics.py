@@ -1,0 +1,193 @@
+"""Metrics against scikit-learn's, merged over clients, of shared and own models, and what decides by them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sklearn.metrics as reference
+
+import fedax
+from fedax.errors import FedaxError
+from fedax.evaluation.metrics import METRICS, Metric
+from fedax.experiments import parse, prepare
+from fedax.experiments.judging import judge
+from fedax.experiments.sweep_table import SweepTable
+from fedax.report.columns import better, text, title
+
+ROWS = 600
+
+
+def value(name, z, y, clients=5):
+    """A metric's value, from clients of different sizes put together."""
+    metric = METRICS[name]
+    records = np.asarray(metric.rows(jnp.asarray(z, jnp.float32), jnp.asarray(y)))
+    cuts = np.sort(np.random.default_rng(0).choice(np.arange(1, len(y)), clients - 1, replace=False))
+    return metric.merged([metric.statistic_of(part) for part in np.split(records, cuts)])
+
+
+def softmax(z):
+    odds = np.exp(z - z.max(1, keepdims=True))
+    return odds / odds.sum(1, keepdims=True)
+
+
+def classes(seed, count, scale=1.0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, count, ROWS)
+    return (scale * (rng.normal(size=(ROWS, count)) + np.eye(count)[y])).astype(np.float32), y
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("count", [2, 7])
+def test_classes_as_scikit_learn(seed, count):
+    z, y = classes(seed, count, [0.05, 1.0, 10.0][seed])
+    p, guess = softmax(z.astype(np.float64)), z.argmax(1)
+    assert value("balanced_accuracy", z, y) == pytest.approx(reference.balanced_accuracy_score(y, guess))
+    assert value("macro_f1", z, y) == pytest.approx(reference.f1_score(y, guess, average="macro"))
+    assert value("perplexity", z, y) == pytest.approx(
+        math.exp(-np.log(p[np.arange(ROWS), y]).mean()), rel=1e-4
+    )  # log_loss clips p
+    odds = z[:, 1] - z[:, 0]
+    auc = reference.roc_auc_score(y, odds) if count == 2 else reference.roc_auc_score(y, p, multi_class="ovr")
+    assert value("auc", z, y) == pytest.approx(auc, abs=2e-3)
+    one = np.eye(count)[y]
+    area = reference.average_precision_score(y, odds) if count == 2 else reference.average_precision_score(one, p)
+    narrow = seed == 0  # all scores within some fifty bins
+    assert value("average_precision", z, y) == pytest.approx(area, abs=1e-2 if narrow else 2e-3)
+    if count == 2:
+        assert value("precision", z, y) == pytest.approx(reference.precision_score(y, guess))
+        assert value("recall", z, y) == pytest.approx(reference.recall_score(y, guess))
+    else:
+        assert value("top_5", z, y) == pytest.approx(reference.top_k_accuracy_score(y, z, k=5))
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (-1, 1)])
+def test_one_output_tells_two_classes_apart(labels):
+    z, y = classes(0, 2)
+    odds, named = (z[:, 1] - z[:, 0])[:, None], np.array(labels)[y]
+    for name in ("auc", "precision", "recall", "calibration_error", "perplexity", "macro_f1"):
+        assert value(name, odds, named) == pytest.approx(value(name, z, y), rel=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_numbers_as_scikit_learn(outputs):
+    rng = np.random.default_rng(1)
+    y = 1000 + rng.normal(size=(ROWS, outputs)).astype(np.float32)
+    z = (y + rng.normal(size=y.shape) / 2).astype(np.float32)
+    assert value("rmse", z, y) == pytest.approx(math.sqrt(reference.mean_squared_error(y, z)), rel=1e-4)
+    assert value("mae", z, y) == pytest.approx(reference.mean_absolute_error(y, z), rel=1e-4)
+    assert value("r2", z, y) == pytest.approx(reference.r2_score(y, z), rel=1e-4)
+
+
+def test_calibration_by_hand():
+    z = np.log(np.array([[0.8, 0.2], [0.8, 0.2], [0.3, 0.7]]))
+    assert value("calibration_error", z, np.array([0, 1, 1]), 1) == pytest.approx((2 * 0.3 + 0.3) / 3, rel=1e-5)
+
+
+def test_what_has_no_meaning_is_nan():
+    z = np.random.default_rng(0).normal(size=(20, 2))
+    assert math.isnan(value("auc", z, np.zeros(20, int)))
+    assert math.isnan(value("r2", z[:, :1], np.ones(20)))
+
+
+def federation():
+    rng = np.random.default_rng(0)
+    clients = []
+    for rows in (30, 50, 20):
+        y = rng.integers(0, 2, rows)
+        clients.append({"x": (rng.normal(size=(rows, 4)) + y[:, None] / 2).astype(np.float32), "y": y})
+    clients[2]["y"][:] = 1  # its auc has no meaning
+    return fedax.Federation.from_clients(clients)
+
+
+def linear():
+    return (lambda key, x: jnp.ones((x.shape[1], 1)) / 9, lambda w, x: x @ w)
+
+
+def test_shared_and_own_models_client_by_client():
+    made = federation()
+    problem = fedax.Problem(linear(), loss="logistic", metrics=["auc", "macro_f1"])
+    result = fedax.simulate(problem, made, fedax.Ditto(lr=0.1, lam=0.1), rounds=2, eval_on=["train"])
+    x, y = made.arrays["x"], made.arrays["y"]
+    odds = np.asarray(x @ np.asarray(result.model))[:, 0]
+    last = result.history[-1]
+    assert last["train_auc"] == pytest.approx(reference.roc_auc_score(y, odds), abs=2e-3)
+    own = np.concatenate(
+        [
+            np.asarray(x[a:b] @ np.asarray(result.personal(i)))[:, 0]
+            for i, (a, b) in enumerate([(0, 30), (30, 80), (80, 100)])
+        ]
+    )
+    assert last["personal_train_auc"] == pytest.approx(reference.roc_auc_score(y, own), abs=2e-3)
+    each = [reference.roc_auc_score(y[a:b], odds[a:b]) for a, b in [(0, 30), (30, 80)]]
+    assert last["train_auc_mean"] == pytest.approx(np.mean(each), abs=2e-3)
+    assert last["train_auc_worst"] == pytest.approx(min(each), abs=2e-3)
+    assert last["personal_train_macro_f1"] == pytest.approx(reference.f1_score(y, own > 0, average="macro"))
+
+
+def test_an_own_metric_is_maximised_where_files_are_read(tmp_path):
+    sure = Metric("sure", lambda z, y: abs(z[:, 0]), higher=True, title="sureness")
+    problem = fedax.Problem(linear(), loss="logistic", metrics=[sure])
+    result = fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), rounds=1, eval_on=["train"])
+    assert result.history[-1]["train_sure"] > 0
+    described = json.loads((result.save(tmp_path / "run") / "experiment.json").read_text())["metrics"]
+    assert {"name": "sure", "title": "sureness", "higher": True, "percent": False} in described
+    assert (better("train_sure"), title("train_sure")) == ("max", "Training sureness")
+    assert judge(SweepTable(lr=[0.1], metric="train_sure"), 1, [list(result.history[-1])]).goal == "max"
+
+
+@pytest.mark.parametrize(
+    ("name", "goal"), [("auc", "max"), ("rmse", "min"), ("r2", "max"), ("calibration_error", "min")]
+)
+def test_the_metric_says_what_is_better(name, goal):
+    assert better(f"personal_test_{name}_worst") == better(f"test_{name}") == goal
+    assert better(f"test_{name}_std") == "min"
+    assert judge(SweepTable(lr=[0.1], metric=f"test_{name}"), 1, [[f"test_{name}"]]).goal == goal
+
+
+def test_shares_are_shown_in_per_cent():
+    assert (text("test_recall", 0.5), text("test_auc", 0.5)) == ("50.00", "0.5")
+
+
+def experiment(**problem):
+    return {
+        "rounds": 1,
+        "data": {"name": "digits"},
+        "model": {"name": "linear"},
+        "problem": problem,
+        "algorithm": {"name": "FedAvg", "lr": 0.1},
+    }
+
+
+def test_an_experiment_file_names_metrics():
+    problem, _ = prepare(parse(experiment(metrics=["auc", "top_5"])))
+    assert list(problem.metrics) == ["loss", "accuracy", "auc", "top_5"]
+    with pytest.raises(FedaxError, match="ac"):
+        parse(experiment(metrics=["acu"]))
+    with pytest.raises(FedaxError, match="'precision': it needs a model of 2 classes, not 10"):
+        prepare(parse(experiment(metrics=["precision"])))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sentence"),
+    [
+        (["rmse"], "'rmse': it needs a loss of numbers, squared or mse, not logistic"),
+        ("auc", "must be a list"),
+        (["auc", "auc"], "twice"),
+        ([lambda z, y: z], "say which way is better"),
+        ([3], "must be a name or a Metric"),
+        ([Metric("objective", abs, higher=True)], "that name is taken"),
+    ],
+)
+def test_bad_metrics_give_one_sentence(metrics, sentence):
+    with pytest.raises(FedaxError, match=sentence):
+        fedax.Problem(linear(), loss="logistic", metrics=metrics)
+
+
+def test_a_metric_of_another_shape_is_refused():
+    problem = fedax.Problem(linear(), loss="logistic", metrics=[Metric("one", lambda z, y: z.sum(), higher=True)])
+    with pytest.raises(FedaxError, match="must give one number a row"):
+        fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), rounds=1)
