@@ -10,6 +10,7 @@ from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
 from fedax.experiments.schema import Experiment
+from fedax.outside import is_outside
 from fedax.problem import Problem
 
 
@@ -79,6 +80,7 @@ def _augment(asked: str | None, federation: Federation) -> Any:
 
 
 def _outputs(loss: str, federation: Federation) -> int:
-    if loss == "cross_entropy":
-        return int(federation.info["classes"])
+    classes = federation.info["classes"]
+    if loss == "cross_entropy" or (is_outside(loss) and classes is not None):
+        return int(classes)
     return int(np.prod(federation.arrays["y"].shape[1:]))

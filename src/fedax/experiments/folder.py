@@ -41,7 +41,7 @@ class RunFolder:
         problem, executor = simulation.problem, simulation.executor
         used = {
             "problem": {**resolved["problem"], "loss": problem.name},
-            "model": {**resolved["model"], "outputs": problem.model.outputs},
+            "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
             "executor": executor.name,
             "devices": executor.devices,
             "chunk": executor.chunk,

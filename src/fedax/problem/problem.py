@@ -14,7 +14,7 @@ import numpy as np
 
 from fedax.errors import FedaxError, unknown
 from fedax.models.augmentation import AUGMENTATIONS
-from fedax.problem.losses import LOSSES, RowLoss
+from fedax.problem.losses import LOSSES, RowLoss, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.vectors import Mixture
 
@@ -24,8 +24,8 @@ class Problem:
 
     model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
         It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
-    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row,
-        or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
+    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
+        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
@@ -49,8 +49,7 @@ class Problem:
         accuracy: Callable[..., Any] | None = None,
     ) -> None:
         if isinstance(loss, str):
-            if loss not in LOSSES:
-                raise unknown("loss", loss, LOSSES)
+            row_loss(loss)
             if model is None:
                 raise FedaxError(f"loss={loss!r} needs a model; without one, give loss=function(params, batch)")
         elif not callable(loss):
@@ -76,7 +75,7 @@ class Problem:
         else:
             self._model_init, self._apply = _pair(model)
             if isinstance(loss, str):
-                self._row_loss, right = LOSSES[loss]
+                self._row_loss, right = row_loss(loss)
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
