@@ -150,8 +150,8 @@ def test_everything_in_an_experiment_can_be_ones_own(here, home, capsys):
     status = json.loads((run / "status.json").read_text())
     (run / "status.json").write_text(json.dumps(status | {"status": "interrupted"}))
     assert invoke(["resume", "out", "--quiet"]) == 0, capsys.readouterr().err
-    assert [json.loads(line)["train_loss"] for line in before.splitlines()] == [
-        json.loads(line)["train_loss"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["test_loss"] for line in before.splitlines()] == [
+        json.loads(line)["test_loss"] for line in (run / "metrics.jsonl").read_text().splitlines()
     ]
 
 
@@ -207,7 +207,7 @@ def test_a_federation_and_a_pair_of_functions(capsys):
     ],
 )
 def test_a_mistake_is_one_sentence_before_any_work(here, key, value, message, capsys):
-    (here / "own.toml").write_text(EXPERIMENT.format("own_things").replace("algorithm = [", "algorithm = [") + "")
+    (here / "own.toml").write_text(EXPERIMENT.format("own_things"))
     part = key.replace("algorithm.", "algorithm.0.")
     assert invoke(["compare", "own.toml", "--quiet", "--out", "out", "--set", f"{part}={value}"]) == 2
     said = " ".join(capsys.readouterr().err.split())

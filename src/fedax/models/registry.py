@@ -170,6 +170,18 @@ def model(name: str, *, outputs: int, **options: Any) -> Any:
     return entry.load()(**values)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two functions as one model.
+
+    >>> Pair(init=lambda key, x: 2.0, apply=lambda params, x: params * x).apply(2.0, 3.0)
+    6.0
+    """
+
+    init: Callable[[Any, Any], Any]
+    apply: Callable[[Any, Any], Any]
+
+
 def outside_model(name: str) -> Any:
     """What a model's name from outside stands for: a class, a function that makes a model, or a model.
 
@@ -185,13 +197,13 @@ def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
     if _is_model(found) and not isinstance(found, type):
         if options:
             raise FedaxError(f"{name} is a model and has no options: {', '.join(options)} must be left out")
-        return found
+        return Pair(*found) if isinstance(found, tuple) else found
     made = call(name, found, options, outputs=outputs)
     if not _is_model(made):
         raise FedaxError(
             f"{name} makes no model but {type(made).__name__}: it must have init(key, x), apply(params, x)"
         )
-    return made
+    return Pair(*made) if isinstance(made, tuple) else made
 
 
 def _is_model(found: Any) -> bool:

@@ -25,7 +25,8 @@ class Problem:
     model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
         It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
     loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
-        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
+        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
+        mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
