@@ -240,3 +240,22 @@ def test_the_same_name_is_the_same_class():
     check = lambda found: True  # noqa: E731
     assert load("own_things.py:Net", "model", check, "") is load("./own_things.py:Net", "model", check, "")
     assert load("own_things:Net", "model", check, "") is load("own_things:Net", "model", check, "")
+
+
+def test_compare_in_python_leaves_a_comparison(here):
+    clients = fedax.data.load("iris", partition=fedax.data.IID(3))
+    problem = fedax.Problem(fedax.models.model("linear", outputs=3), loss="cross_entropy")
+    methods = [fedax.FedAvg(lr=0.1), fedax.FedAvg(lr=0.2), fedax.SCAFFOLD(lr=0.1)]
+    found = fedax.compare(problem, clients, methods, rounds=2, seeds=(0, 1), out="both")
+    assert list(found.results) == ["FedAvg", "FedAvg 2", "SCAFFOLD"]
+    mean, deviation = found.table()["SCAFFOLD"]["test_loss"]
+    assert mean > 0
+    assert deviation is not None
+    assert "SCAFFOLD: " in repr(found)
+    about = json.loads((here / "both/experiment.json").read_text())
+    assert about["runs"][:2] == ["fedavg-seed0", "fedavg-seed1"]
+    assert (here / "both/runs/scaffold-seed1/metrics.jsonl").is_file()
+    assert invoke(["report", "both"]) == 0
+    for wrong in ({"methods": []}, {"seeds": (0, 0)}, {"seed": 3}):
+        with pytest.raises(FedaxError, match=next(iter(wrong))):
+            fedax.compare(**{"problem": problem, "federation": clients, "methods": methods, "rounds": 1, **wrong})
