@@ -326,7 +326,7 @@ def test_a_target_is_found_from_the_current_directory(tmp_path, monkeypatch):
     cls = load_class("their_methods:Mine")
     assert repr(make(cls)) == "Mine(lr=0.05, weight=2.5, inner=1)"
     for target, message in {
-        "their_methods:Mien": "unknown class of their_methods 'Mien': did you mean 'Mine'",
+        "their_methods:Mien": "unknown method of their_methods 'Mien': did you mean 'Mine'",
         "their_methods:other": "their_methods:other is no method",
         "their_broken:Mine": "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'",
         "nowhere_at_all:Mine": "the module 'nowhere_at_all' cannot be imported",

@@ -18,7 +18,7 @@ from fedax.errors import FedaxError
 from fedax.experiments import Progress, parse, prepare, tuning
 from fedax.experiments.building import options
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.experiments.grids import GRIDS, TuneTable, grid_of, with_values
+from fedax.experiments.grids import TuneTable, grid_of, with_values
 from fedax.experiments.interrupts import Stopped
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tuning import tune
@@ -54,7 +54,6 @@ lr = [0.001, 0.1]
 
 
 def test_every_method_declares_a_grid_of_values_that_it_takes() -> None:
-    assert set(GRIDS) == set(ALGORITHMS)
     for name, cls in ALGORITHMS.items():
         needed = [f for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING]  # type: ignore[arg-type]
         given = {
@@ -63,7 +62,7 @@ def test_every_method_declares_a_grid_of_values_that_it_takes() -> None:
         }
         table = AlgorithmTable(name=name, label=name, **given)
         grid = grid_of(table)
-        assert grid or name == "Localized", name
+        assert grid or "base" in given, name
         for field, values in grid.items():
             assert len(set(values)) == len(values) > 1
             for value in values:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedax.algorithms import *
     from fedax.data import Federation
     from fedax.engine import History, Result, Simulation, grid, load, simulate, stream, sweep
+    from fedax.engine.compare import compare
     from fedax.errors import DivergedError, FedaxError
     from fedax.papers import theory
     from fedax.problem import Problem
@@ -47,6 +48,7 @@ _NAMES = {
     "History": "fedax.engine",
     "Result": "fedax.engine",
     "Simulation": "fedax.engine",
+    "compare": "fedax.engine.compare",
     "load": "fedax.engine",
     "grid": "fedax.engine",
     "simulate": "fedax.engine",

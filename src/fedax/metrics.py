@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside, load
 
 Floats = NDArray[np.float64]
 Fits = Literal["any", "classes", "numbers"]
@@ -206,11 +207,28 @@ def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = Tru
 def check_names(asked: Sequence[str]) -> None:
     """Refuse the name of a metric that there is not."""
     for name in asked:
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS)
+        named(name)
+
+
+def named(name: str) -> Metric:
+    """A metric of `METRICS`, or a `Metric` by "mymodule:my_metric" or "file.py:my_metric".
+
+    >>> named("fedax.metrics:METRICS")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: fedax.metrics:METRICS is no metric: it must be a fedax.evaluation.metrics.Metric
+    """
+    if is_outside(name):
+        advice = "it must be a fedax.evaluation.metrics.Metric"
+        found: Metric = load(name, "metric", lambda one: isinstance(one, Metric), advice)
+        return found
+    if name not in METRICS:
+        raise unknown("metric", name, METRICS)
+    return METRICS[name]
 
 
 def _metric(one: Any, model: bool) -> Metric:
+    if is_outside(one):
+        one = named(one)
     if isinstance(one, Metric):
         if one.name in RESERVED or METRICS.get(one.name, one) is not one:
             raise FedaxError(f"metrics has one of your own called {one.name!r}: that name is taken, choose another")
@@ -221,10 +239,10 @@ def _metric(one: Any, model: bool) -> Metric:
         raise FedaxError(f"metrics has the function {name}: say which way is better with {say}")
     if not isinstance(one, str):
         raise FedaxError(f"metrics has {one!r}: it must be a name or a Metric")
-    check_names([one])
+    known = named(one)
     if not model and one not in ("loss", "accuracy"):
         raise FedaxError(f"metrics has {one!r}: it needs a model's outputs, and this problem has no model")
-    return METRICS[one]
+    return known
 
 
 def check_outputs(metrics: Iterable[Metric], outputs: int) -> None:

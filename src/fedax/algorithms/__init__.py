@@ -35,6 +35,7 @@ from fedax.algorithms.pfedme import PFedMe as PFedMe
 from fedax.algorithms.robust import Robust as Robust
 from fedax.algorithms.scaffold import SCAFFOLD as SCAFFOLD
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside, load
 
 _METHODS = [c for c in globals().values() if isinstance(c, type) and issubclass(c, Algorithm) and c is not Algorithm]
 #: every method by its name, shared-model methods before personal ones
@@ -43,8 +44,31 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
+def method_class(name: str) -> type[Algorithm]:
+    """The class of a method: one of `ALGORITHMS` in upper or lower case, or "mymodule:MyMethod", "file.py:MyMethod".
+
+    >>> method_class("fedavg").__name__
+    'FedAvg'
+    >>> method_class("fedax.algorithms:FedAvgg")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown method of fedax.algorithms 'FedAvgg': did you mean 'FedAvg'? ...
+    """
+    if is_outside(name):
+        advice = "derive it from fedax.Algorithm and decorate it with @fedax.algorithm"
+        found: type[Algorithm] = load(name, "method", _is_method, advice)
+        return found
+    by_lower = {n.lower(): cls for n, cls in ALGORITHMS.items()}
+    if name.lower() not in by_lower:
+        raise unknown("algorithm", name, ALGORITHMS)
+    return by_lower[name.lower()]
+
+
+def _is_method(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)
+
+
 def build(name: str, **parameters: Any) -> Algorithm:
-    """A method by name, as experiment files write it.
+    """A method by name, as experiment files write it; one of your own by "mymodule:MyMethod" or "file.py:MyMethod".
 
     >>> build("fedavg", lr=0.1)
     FedAvg(lr=0.1, server_lr=1.0)
@@ -52,10 +76,7 @@ def build(name: str, **parameters: Any) -> Algorithm:
     Traceback (most recent call last):
     fedax.errors.FedaxError: unknown field of FedAvg 'rate': Allowed: lr, server_lr
     """
-    by_lower = {n.lower(): cls for n, cls in ALGORITHMS.items()}
-    if name.lower() not in by_lower:
-        raise unknown("algorithm", name, ALGORITHMS)
-    cls: Any = by_lower[name.lower()]
+    cls: Any = method_class(name)
     fields = dataclasses.fields(cls)
     for given in parameters:
         if given not in {f.name for f in fields}:

@@ -53,7 +53,7 @@ class APFL(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("[0, 1]", default=0.5)
+    alpha: float = number("[0, 1]", default=0.5, tune=(0.25, 0.5, 0.75))
     adaptive: bool = flag(default=False)
     radius: float | None = number("(0, inf)", default=None, optional=True)
     mix: str = choice("parameters", "outputs", default="parameters")

@@ -41,25 +41,51 @@ Rate = float | Schedule
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """Values to tune over: multiples of the value that the file gives."""
+
+    factors: tuple[float, ...]
+
+
+Tune = Times | tuple[float, ...] | None
+
+
+def times(*factors: float) -> Times:
+    """Multiples of the file's own value: for rates, and for weights that go with the scale of a loss.
+
+    >>> times(0.1, 1, 10)
+    Times(factors=(0.1, 1, 10))
+    """
+    return Times(factors)
+
+
+RATE = times(0.1, 0.3, 1.0, 3.0, 10.0)
+WEIGHT = times(0.1, 1.0, 10.0)
+
+
 def number(
     interval: str = "(-inf, inf)",
     *,
     default: Any = dataclasses.MISSING,
     optional: bool = False,
     example: float | None = None,
+    tune: Tune = None,
 ) -> Any:
     """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]".
 
     example: what the conformance suite takes for one without a default, on problems with L = 2.
+    tune: what `fedax compare --tune` tries: `times(...)` of the file's value, or the values; None to leave it alone.
     """
     if not _INTERVAL.fullmatch(interval):
         raise ValueError(f"not an interval: {interval}")
-    return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "example": example})
+    metadata = {"interval": interval, "optional": optional, "example": example, "tune": tune}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def rate(*, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
-    """A learning rate: a positive number or a schedule."""
-    metadata = {"interval": "(0, inf)", "optional": optional, "schedule": True}
+def rate(*, default: Any = dataclasses.MISSING, optional: bool = False, tune: Tune = None) -> Any:
+    """A learning rate: a positive number or a schedule. One named lr is tuned even where nothing says so."""
+    metadata = {"interval": "(0, inf)", "optional": optional, "schedule": True, "tune": tune}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, integer, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Oracle, Rate, algorithm, integer, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector, repeat
 
@@ -42,7 +42,7 @@ class Ditto(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("[0, inf)", example=1.0)
+    lam: float = number("[0, inf)", example=1.0, tune=WEIGHT)
     personal_lr: Rate | None = rate(default=None, optional=True)
     personal_steps: int | None = integer("[1, inf)", default=None, optional=True)
 

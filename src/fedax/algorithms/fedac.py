@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, flag, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector, maximum, sqrt
 
@@ -53,7 +53,7 @@ class FedAc(Algorithm):
     """
 
     lr: Rate = rate()
-    mu: float = number("(0, inf)")
+    mu: float = number("(0, inf)", tune=WEIGHT)
     variant: str = choice("I", "II", "vanilla", default="I")
     augment: bool = flag(default=False)
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Claim, Optimum, Reduction
 from fedax.vectors import Vector, uniform, where, zeros
 
@@ -53,7 +53,7 @@ class FedADMM(Algorithm):
     """
 
     lr: Rate = rate()
-    eta: float = number("(0, inf)")
+    eta: float = number("(0, inf)", tune=WEIGHT)
 
     composite = True
     reference = "Wang, Marella and Anderson 2022, Algorithm 2"
@@ -118,7 +118,7 @@ class FedPD(FedADMM):
     """
 
     lr: Rate = rate()
-    eta: float = number("(0, inf)")
+    eta: float = number("(0, inf)", tune=WEIGHT)
     skip: float = number("[0, 1)", default=0.0)
 
     needs_all = True  # its duals are those of every client

@@ -39,7 +39,7 @@ class FedAvgM(FedAvg):
 
     lr: Rate = rate()
     server_lr: Rate = rate(default=1.0)
-    momentum: float = number("[0, 1)", default=0.9)
+    momentum: float = number("[0, 1)", default=0.9, tune=(0.7, 0.9, 0.97))
 
     reference = "Hsu, Qi and Brown 2019, section 4.2"
     claims = (Reduction("FedAvg", when={"momentum": 0.0}),)

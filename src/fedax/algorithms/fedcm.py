@@ -40,7 +40,7 @@ class FedCM(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("(0, 1]", default=0.1)
+    alpha: float = number("(0, 1]", default=0.1, tune=(0.05, 0.1, 0.5))
     server_lr: Rate = rate(default=1.0)
 
     reference = "Xu et al. 2021 (FedCM)"

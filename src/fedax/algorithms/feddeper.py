@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate, within
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate, within
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.local_only import train
 from fedax.errors import FedaxError
@@ -54,7 +54,7 @@ class FedDeper(Algorithm):
     """
 
     lr: Rate = rate()
-    rho: float = number("[0, inf)")
+    rho: float = number("[0, inf)", tune=WEIGHT)
     lam: float = number(PROVEN, default=0.5)
 
     personalised = True

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, flag, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.mirrored import Mirrored
 from fedax.vectors import Vector, each, repeat, scalar, zeros
@@ -53,7 +53,7 @@ class FedDualAvg(Mirrored, Algorithm):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(default=1.0)
+    server_lr: Rate = rate(default=1.0, tune=WEIGHT)
     client_prox: bool = flag(default=True)
     average: bool = flag(default=False)
     mirror: str = choice("euclidean", "entropy", "p-norm", default="euclidean")

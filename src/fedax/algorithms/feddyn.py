@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Optimum
 from fedax.vectors import Vector, zeros
 
@@ -43,7 +43,7 @@ class FedDyn(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("(0, inf)")
+    alpha: float = number("(0, inf)", tune=WEIGHT)
 
     reference = "Acar et al. 2021, Algorithm 1"
     keeps = "the linear term h_i of its loss"

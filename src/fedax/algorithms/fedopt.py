@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.fedavg import FedAvg
 from fedax.vectors import Vector, each, sign, zeros
@@ -72,7 +72,7 @@ class FedAdam(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate()
+    server_lr: Rate = rate(tune=WEIGHT)
     beta1: float = number("[0, 1)", default=0.9)
     beta2: float = number("[0, 1]", default=0.99)
     floor: float = number("(0, inf)", default=1e-3)
@@ -101,7 +101,7 @@ class FedYogi(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate()
+    server_lr: Rate = rate(tune=WEIGHT)
     beta1: float = number("[0, 1)", default=0.9)
     beta2: float = number("[0, 1]", default=0.99)
     floor: float = number("(0, inf)", default=1e-3)
@@ -132,7 +132,7 @@ class FedAdagrad(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate()
+    server_lr: Rate = rate(tune=WEIGHT)
     beta1: float = number("[0, 1)", default=0.0)
     beta2: float = number("(0, 1]", default=1.0)
     floor: float = number("(0, inf)", default=1e-3)

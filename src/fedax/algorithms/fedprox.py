@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector
 
@@ -38,7 +38,7 @@ class FedProx(Algorithm):
     """
 
     lr: Rate = rate()
-    mu: float = number("[0, inf)")
+    mu: float = number("[0, inf)", tune=WEIGHT)
     server_lr: Rate = rate(default=1.0)
 
     reference = "Li et al. 2020, Algorithm 2"

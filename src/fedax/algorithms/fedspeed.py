@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, flag, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Optimum, Reduction
 from fedax.vectors import Vector, maximum, norm, zeros
 
@@ -56,7 +56,7 @@ class FedSpeed(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)", default=10.0)
+    lam: float = number("(0, inf)", default=10.0, tune=WEIGHT)
     rho: float = number("[0, inf)", default=0.1)
     alpha: float = number("[0, 1]", default=1.0)
     normalize: bool = flag(default=True)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate
 from fedax.algorithms.claims import Optimum, Reduction
 from fedax.vectors import Vector, sqrt, zeros
 
@@ -76,7 +76,7 @@ class MinibatchAccSGD(MinibatchSGD):
     """
 
     lr: Rate = rate()
-    mu: float = number("(0, inf)")
+    mu: float = number("(0, inf)", tune=WEIGHT)
 
     claims = (
         Optimum("full", when={"mu": 0.1}),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, choice, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Oracle, Rate, algorithm, choice, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector
 
@@ -39,7 +39,7 @@ class PerFedAvg(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("[0, inf)")
+    alpha: float = number("[0, inf)", tune=WEIGHT)
     order: str = choice("exact", "first", "hessian-free", default="exact")
     delta: float = number("(0, inf)", default=1e-3)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Rate, algorithm, choice, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, number, rate
 from fedax.vectors import Vector
 
 
@@ -42,7 +42,7 @@ class PFedFBE(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)", example=5.0)
+    lam: float = number("(0, inf)", example=5.0, tune=WEIGHT)
     hessian: str = choice("exact", "finite-difference", "none", default="exact")
     spacing: float = number("(0, inf)", default=1e-3)
 

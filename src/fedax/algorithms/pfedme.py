@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, integer, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Oracle, Rate, algorithm, integer, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector, repeat
 
@@ -45,7 +45,7 @@ class PFedMe(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)", example=2.0)
+    lam: float = number("(0, inf)", example=2.0, tune=WEIGHT)
     inner_lr: float = number("(0, inf)", example=0.2)
     inner_steps: int = integer("[1, inf)", default=5)
     beta: float = number("(0, inf)", default=1.0)

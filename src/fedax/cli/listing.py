@@ -1,29 +1,64 @@
-"""`fedax list`: the methods, datasets, models, partitions and regularizers, with what each can be told."""
+"""`fedax list`: methods, datasets, models, losses, partitions and regularizers, with what each can be told."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from fedax.cli.console import console, table
-from fedax.errors import unknown
+from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside, load, parameters
 
 
-def show(kind: str = "") -> None:
-    """Print the tables of one kind, or of all."""
+def show(kind: str = "", names: Sequence[str] = ()) -> None:
+    """Print the tables of one kind, or of all; of names from outside, their rows alone."""
+    if is_outside(kind):
+        kind, names = "", [kind, *names]
     if kind and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
+    for name in names:
+        if not is_outside(name):
+            raise FedaxError(f"{name!r} is not from outside: it must be like mymodule:Name or path/to/file.py:Name")
+    if names:
+        kinds = [kind or _kind_of(name) for name in names]
+        for one in dict.fromkeys(kinds):
+            console().print(KINDS[one]([name for name, its in zip(names, kinds, strict=True) if its == one]))
+        return
     for make in [KINDS[kind]] if kind else KINDS.values():
-        console().print(make())
+        console().print(make(()))
 
 
-def algorithms() -> Table:
+def _kind_of(name: str) -> str:
+    """What a name from outside stands for, by its class; a function, by what it takes."""
+    from fedax.algorithms import Algorithm
+    from fedax.data import Partition
+    from fedax.regularizers import Regularizer
+
+    found = load(name, "class or function", lambda value: callable(value) or isinstance(value, tuple), "it must be one")
+    if isinstance(found, type):
+        for base, kind in ((Algorithm, "algorithms"), (Partition, "partitions"), (Regularizer, "regularizers")):
+            if issubclass(found, base):
+                return kind
+    taken = parameters(found)
+    if not callable(found) or hasattr(found, "apply") or any(p.name == "outputs" for p in taken):
+        return "models"
+    return "losses" if [p.name for p in taken[1:2]] == ["y"] else "datasets"
+
+
+def _own_row(name: str, found: Any) -> tuple[str, str, str]:
+    """Name, first line of the description, and options of a class or a function."""
+    described = inspect.cleandoc(found.__doc__ or "").partition("\n")[0] if callable(found) else ""
+    options = [p.name if p.default is p.empty else f"{p.name} = {_value(p.default)}" for p in parameters(found)]
+    return name, described, ", ".join(option for option in options if option != "outputs")
+
+
+def algorithms(names: Sequence[str] = ()) -> Table:
     """The methods."""
-    from fedax.algorithms import ALGORITHMS
+    from fedax.algorithms import ALGORITHMS, method_class
 
     rows = [
         (
@@ -35,7 +70,7 @@ def algorithms() -> Table:
             ", ".join(map(_field, dataclasses.fields(cls))),  # type: ignore[arg-type]
             cls.reference,
         )
-        for name, cls in ALGORITHMS.items()
+        for name, cls in ({name: method_class(name) for name in names} or ALGORITHMS).items()
     ]
     columns = (
         "name",
@@ -50,10 +85,14 @@ def algorithms() -> Table:
     return table("Algorithms", columns, rows, whole=["name"], spare=spare)
 
 
-def datasets() -> Table:
+def datasets(names: Sequence[str] = ()) -> Table:
     """The datasets."""
     from fedax.data import DATASETS, FEDERATIONS
+    from fedax.data.loading import outside_dataset
 
+    columns = ("name", "description", "options")
+    if names:
+        return table("Datasets", columns, [_own_row(name, outside_dataset(name)) for name in names], whole=["name"])
     rows = []
     for name, dataset in DATASETS.items():
         further = ["test"] if dataset.read_test else []
@@ -64,55 +103,68 @@ def datasets() -> Table:
         own = [f"{key} = {_value(default)}" for key, default in divided.defaults.items()]
         sizes = [key for key in divided.options if key != "preset" and key not in divided.defaults]
         rows.append((name, divided.description, ", ".join([*presets, *sizes, *own])))
-    return table("Datasets", ("name", "description", "options"), rows, whole=["name"])
+    return table("Datasets", columns, rows, whole=["name"])
 
 
-def models() -> Table:
+def models(names: Sequence[str] = ()) -> Table:
     """The models."""
     from fedax.models import MODELS
+    from fedax.models.registry import outside_model
 
     rows = [
         (name, entry.summary, ", ".join(f"{key} = {_value(o.default)}" for key, o in entry.options.items()))
         for name, entry in MODELS.items()
     ]
+    rows = [_own_row(name, outside_model(name)) for name in names] or rows
     return table("Models", ("name", "description", "options"), rows, whole=["name"])
 
 
-def partitions() -> Table:
+def losses(names: Sequence[str] = ()) -> Table:
+    """The losses."""
+    from fedax.problem.losses import LOSSES, row_loss
+
+    rows = [_own_row(name, row_loss(name)[0])[:2] for name in names or LOSSES]
+    return table("Losses", ("name", "description"), rows, whole=["name"])
+
+
+def partitions(names: Sequence[str] = ()) -> Table:
     """The partitions."""
     from fedax.data import PARTITIONS
+    from fedax.data.partitions.registry import partition_class
 
     rows = [
         (
             name,
-            inspect.cleandoc(cls.__doc__ or "").splitlines()[0],
+            inspect.cleandoc(cls.__doc__ or "").partition("\n")[0],
             ", ".join(map(_field, dataclasses.fields(cls))),
         )
-        for name, cls in PARTITIONS.items()
+        for name, cls in ({name: partition_class(name) for name in names} or PARTITIONS).items()
     ]
     return table("Partitions", ("name", "description", "fields"), rows, whole=["name"])
 
 
-def regularizers() -> Table:
+def regularizers(names: Sequence[str] = ()) -> Table:
     """The regularizers."""
     from fedax.regularizers import REGULARIZERS
+    from fedax.regularizers.registry import regularizer_class
 
     rows = [
         (
             name,
             "constraint" if cls.constraint else "penalty",
-            inspect.cleandoc(cls.__doc__ or "").splitlines()[0],
+            inspect.cleandoc(cls.__doc__ or "").partition("\n")[0],
             ", ".join(map(_field, sorted(dataclasses.fields(cls), key=lambda f: f.name == "on"))),
         )
-        for name, cls in REGULARIZERS.items()
+        for name, cls in ({name: regularizer_class(name) for name in names} or REGULARIZERS).items()
     ]
     return table("Regularizers", ("name", "kind", "description", "fields"), rows, whole=["name"])
 
 
-KINDS: dict[str, Callable[[], Table]] = {
+KINDS: dict[str, Callable[[Sequence[str]], Table]] = {
     "algorithms": algorithms,
     "datasets": datasets,
     "models": models,
+    "losses": losses,
     "partitions": partitions,
     "regularizers": regularizers,
 }

@@ -78,8 +78,9 @@ def preview(
 def _federation(name: str, partition: str, given: dict[str, Any], options: dict[str, Any], seed: int) -> Federation:
     from fedax import data
     from fedax.errors import FedaxError, unknown
+    from fedax.outside import is_outside
 
-    if name not in {*data.DATASETS, *data.FEDERATIONS}:
+    if not is_outside(name) and name not in {*data.DATASETS, *data.FEDERATIONS}:
         raise unknown("dataset", name, {**data.DATASETS, **data.FEDERATIONS})
     if name in data.FEDERATIONS and name not in data.DATASETS:
         if given or partition != "IID":

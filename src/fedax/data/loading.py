@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ from fedax.data.splits import is_label
 from fedax.data.storage.sharing import within_budget
 from fedax.data.tables import own_rows as tables
 from fedax.errors import FedaxError, unknown
+from fedax.outside import call, is_outside, parameters
+from fedax.outside import load as load_outside
 
 _loaded: weakref.WeakValueDictionary[Hashable, Federation] = weakref.WeakValueDictionary()
 
@@ -42,7 +45,8 @@ def load(
 
     Parameters
     ----------
-    name : one of `DATASETS`; a set that is not on this machine is downloaded
+    name : one of `DATASETS`; a set that is not on this machine is downloaded. Or "mymodule:make" or "file.py:make", a
+        function of the options that returns a Federation, or a dict of arrays that is divided by `partition`
     partition : how the rows are divided; default `IID(10)`, or by the client column where one is named
     split : fractions (train, validation, test) of each client's rows; default (0.7, 0.1, 0.2). None is all for training
     seed : of the partition and the split
@@ -56,6 +60,8 @@ def load(
     >>> federation.info
     {'partition': 'IID(clients=3)', 'seed': 1, 'dataset': 'iris', 'classes': 3}
     """
+    if is_outside(name):
+        return _from_outside(name, partition, split, seed, test, options)
     if name not in DATASETS:
         raise unknown("dataset", name, DATASETS)
     dataset = DATASETS[name]
@@ -72,6 +78,54 @@ def load(
     if key is not None:
         _loaded[key] = made
     return made
+
+
+def outside_dataset(name: str) -> Any:
+    """The function that makes a dataset from outside.
+
+    >>> outside_dataset("fedax.data:clusters").__name__
+    'clusters'
+    """
+    return load_outside(name, "dataset", callable, "it must be a function that returns a fedax.Federation or arrays")
+
+
+def check_outside_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise if a dataset's function does not take these options; nothing is called."""
+    call(name, _same_signature(outside_dataset(name)), options, seed=0)
+
+
+def _same_signature(function: Any) -> Any:
+    def nothing(**options: Any) -> None:
+        return None
+
+    nothing.__signature__ = inspect.Signature(parameters(function))  # type: ignore[attr-defined]
+    return nothing
+
+
+def _from_outside(
+    name: str,
+    partition: Partition | None,
+    split: Sequence[float] | EllipsisType | None,
+    seed: int,
+    test: str | None,
+    options: Mapping[str, Any],
+) -> Federation:
+    if test is not None:
+        raise FedaxError(f"test must be left out: {name} has no test set of its own")
+    made = call(name, outside_dataset(name), options, seed=seed)
+    if isinstance(made, Federation):
+        for field, value in (("partition", partition), ("split", None if isinstance(split, EllipsisType) else split)):
+            if value is not None:
+                raise FedaxError(f"{field} must be left out: {name} comes divided among clients")
+        y = made.arrays.get("y")
+        classes = len(np.unique(y)) if y is not None and is_label(y) else None
+        return replace(made, info={"dataset": name, "classes": classes, "seed": seed, "partition": name, **made.info})
+    if not isinstance(made, Mapping) or "y" not in made:
+        raise FedaxError(
+            f"{name} returns {type(made).__name__}: it must be a fedax.Federation, or a dict of arrays x, y"
+        )
+    arrays = {key: np.asarray(array) for key, array in made.items()}
+    return _own(arrays, name, partition, check_fractions(split, None), seed)
 
 
 def _federation(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
+from fedax.outside import is_outside
 from fedax.runs.folder import Record, Values, describe_clients
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:
     >>> written_out(FedAvg(lr=0.1), {})
     {'name': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
     """
-    values: dict[str, Any] = {"name": type(made).__name__}
+    asked = options.get("name")
+    values: dict[str, Any] = {"name": asked if is_outside(asked) else type(made).__name__}
     for f in dataclasses.fields(made):  # type: ignore[arg-type]
         value, given = getattr(made, f.name), options.get(f.name)
         whole = written_out(value, given or {}) if isinstance(value, Algorithm) else options.get(f.name, value)

@@ -12,6 +12,7 @@ from fedax.errors import FedaxError
 from fedax.evaluation.metrics import check_outputs
 from fedax.experiments.schema import Experiment
 from fedax.kernels.switch import wanted
+from fedax.outside import is_outside
 from fedax.problem import Problem
 
 
@@ -90,6 +91,7 @@ def _augment(asked: str | None, federation: Federation) -> Any:
 
 
 def _outputs(loss: str, federation: Federation) -> int:
-    if loss == "cross_entropy":
-        return int(federation.info["classes"])
+    classes = federation.info["classes"]
+    if loss == "cross_entropy" or (is_outside(loss) and classes is not None):
+        return int(classes)
     return int(np.prod(federation.arrays["y"].shape[1:]))

@@ -7,7 +7,7 @@ mistake in them is found when the file is read.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -15,18 +15,17 @@ from fedax import data
 from fedax.algorithms import Algorithm, build
 from fedax.data import Federation, Partition
 from fedax.data.generators.lazy import SHOWN, Lazy, lazily
+from fedax.data.loading import check_outside_options
 from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import check_names
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS
+from fedax.outside import is_outside
 from fedax.problem.gradients import transformations
-from fedax.problem.losses import LOSSES
+from fedax.problem.losses import row_loss
 from fedax.regularizers import Regularizer, regularizer
 from fedax.schedules import SCHEDULES, Schedule, schedule
-
-if TYPE_CHECKING:
-    from flax import linen as nn
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -43,7 +42,7 @@ class NamedTable(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    name: str = Field(description="a name that `fedax list` shows")
+    name: str = Field(description="a name that `fedax list` shows, or mymodule:Name, path/to/file.py:Name")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -71,9 +70,10 @@ class AlgorithmTable(NamedTable):
         >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
         {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
         """
-        values = written_out(self.build(), self.options)
+        made = self.build()
+        values = written_out(made, {"name": self.name, **self.options})
         rounds = {} if self.rounds is None else {"rounds": self.rounds}
-        return {"name": values["name"], "label": self.label or values["name"], **rounds, **values}
+        return {"name": values["name"], "label": self.label or type(made).__name__, **rounds, **values}
 
     @model_validator(mode="after")
     def _can_be_built(self) -> AlgorithmTable:
@@ -103,7 +103,7 @@ class ModelTable(NamedTable):
 
     outputs: Count | None = None
 
-    def build(self, outputs: int) -> nn.Module:
+    def build(self, outputs: int) -> Any:
         """The model with a number of outputs.
 
         >>> ModelTable(name="mlp", hidden=[64]).build(10).outputs
@@ -142,6 +142,9 @@ class DataTable(NamedTable):
             seed = {"seed": self.seed} if data.FEDERATIONS[self.name].presets else {}
             return data.divided(self.name, **seed, **self.options)
         rule = None if self.partition is None else self.partition.build()
+        if is_outside(self.name):
+            split: dict[str, Any] = {} if self.split is None else {"split": self.split}
+            return data.load(self.name, partition=rule, seed=self.seed, test=self.test, **split, **self.options)
         return data.load(self.name, partition=rule, split=self.split, seed=self.seed, test=self.test, **self.options)
 
     @model_validator(mode="before")
@@ -158,7 +161,7 @@ class DataTable(NamedTable):
     @field_validator("name")
     @classmethod
     def _is_known(cls, name: str) -> str:
-        if name not in data.DATASETS | data.FEDERATIONS:
+        if not is_outside(name) and name not in data.DATASETS | data.FEDERATIONS:
             raise unknown("dataset", name, data.DATASETS | data.FEDERATIONS)
         return name
 
@@ -166,6 +169,12 @@ class DataTable(NamedTable):
     def _resolve(self) -> DataTable:
         if self.shown is not None and not self.lazy:
             raise FedaxError(f"shown is {self.shown}: it goes with lazy = true")
+        if is_outside(self.name):
+            if self.lazy or self.test is not None:
+                field = "lazy" if self.lazy else "test"
+                raise FedaxError(f"{field} must be left out: {self.name} is not one of Fedax's own datasets")
+            check_outside_options(self.name, self.options)
+            return self
         if self.lazy:
             self.shown = lazily(self.name, seed=self.seed, shown=self.shown or SHOWN, **self.options).shown
         if self.name in data.FEDERATIONS:
@@ -206,7 +215,7 @@ class RegularizerTable(NamedTable):
     @model_validator(mode="after")
     def _resolve(self) -> RegularizerTable:
         made = self.build()
-        self.name = made.name
+        self.name = self.name if is_outside(self.name) else made.name
         for field in dataclasses.fields(made):
             setattr(self, field.name, getattr(made, field.name))
         return self
@@ -236,8 +245,8 @@ class ProblemTable(Table):
     @field_validator("loss")
     @classmethod
     def _is_known(cls, loss: str | None) -> str | None:
-        if loss is not None and loss not in LOSSES:
-            raise unknown("loss", loss, LOSSES)
+        if loss is not None:
+            row_loss(loss)
         return loss
 
     @field_validator("augment")

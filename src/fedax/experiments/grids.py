@@ -1,4 +1,4 @@
-"""Which hyper-parameters of each method `fedax compare --tune` tunes, over which values; and the [tune] table.
+"""Over which values `fedax compare --tune` tunes, as each method's own file declares them; and the [tune] table.
 
 Rates, and weights that go with the scale of a loss, have no values that suit every problem: their grids are multiples
 of the file's own value. Shares and momenta have the values of their papers. In a search without a grid the least and
@@ -13,52 +13,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedax.algorithms.base import within
+from fedax.algorithms.base import RATE, Times, within
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.sweep_table import SweepTable
 
 Values = dict[str, list[float]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Times:
-    """Multiples of the value that the file gives."""
-
-    factors: tuple[float, ...]
-
-
-RATE = Times((0.1, 0.3, 1.0, 3.0, 10.0))
-WEIGHT = Times((0.1, 1.0, 10.0))
-Declared = Mapping[str, Times | tuple[float, ...]]
-
-GRIDS: dict[str, Declared] = {
-    "FedAc": {"lr": RATE, "mu": WEIGHT},
-    "FedAdagrad": {"lr": RATE, "server_lr": WEIGHT},
-    "FedAdam": {"lr": RATE, "server_lr": WEIGHT},
-    "FedADMM": {"lr": RATE, "eta": WEIGHT},
-    "FedAvg": {"lr": RATE},
-    "FedAvgM": {"lr": RATE, "momentum": (0.7, 0.9, 0.97)},
-    "FedCM": {"lr": RATE, "alpha": (0.05, 0.1, 0.5)},
-    "FedDeper": {"lr": RATE, "rho": WEIGHT},
-    "FedDualAvg": {"lr": RATE, "server_lr": WEIGHT},
-    "FedDyn": {"lr": RATE, "alpha": WEIGHT},
-    "FedMiD": {"lr": RATE, "server_lr": WEIGHT},
-    "FedPD": {"lr": RATE, "eta": WEIGHT},
-    "FedProx": {"lr": RATE, "mu": WEIGHT},
-    "FedSpeed": {"lr": RATE, "lam": WEIGHT},
-    "FedYogi": {"lr": RATE, "server_lr": WEIGHT},
-    "MinibatchAccSGD": {"lr": RATE, "mu": WEIGHT},
-    "MinibatchSGD": {"lr": RATE},
-    "SCAFFOLD": {"lr": RATE},
-    "APFL": {"lr": RATE, "alpha": (0.25, 0.5, 0.75)},
-    "Ditto": {"lr": RATE, "lam": WEIGHT},
-    "LocalOnly": {"lr": RATE},
-    "Localized": {"lr": RATE},
-    "PerFedAvg": {"lr": RATE, "alpha": WEIGHT},
-    "PFedFBE": {"lr": RATE, "lam": WEIGHT},
-    "PFedMe": {"lr": RATE, "lam": WEIGHT},
-}
 
 
 class TuneTable(BaseModel):
@@ -119,13 +79,14 @@ def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTa
         return {name: [float(value) for value in values] for name, values in asked.items()}
     method = table.build()
     found = {}
-    for name, declared in GRIDS.get(type(method).__name__, {"lr": RATE}).items():
-        field = next((f for f in dataclasses.fields(method) if f.name == name), None)  # type: ignore[arg-type]
-        centre = getattr(getattr(method, name, None), "initial", getattr(method, name, None))
-        if field is None or centre is None:
+    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        name = field.name
+        declared = field.metadata.get("tune") or (RATE if name == "lr" else None)
+        centre = getattr(getattr(method, name), "initial", getattr(method, name))
+        if declared is None or centre is None:
             continue
         values = [centre * factor for factor in declared.factors] if isinstance(declared, Times) else list(declared)
-        inside = [value for value in values if within(value, field.metadata["interval"])]
+        inside = [value for value in values if within(value, field.metadata.get("interval", "(-inf, inf)"))]
         found[name] = list(dict.fromkeys(float(f"{value:.3g}") for value in inside))
     return {name: values for name, values in found.items() if len(values) > 1}
 

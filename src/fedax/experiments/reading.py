@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedax.errors import FedaxError, nearest, unknown
 from fedax.experiments.schema import Experiment
+from fedax.outside import beside
 
 
 def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()) -> Experiment:
@@ -27,7 +28,7 @@ def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()
     table.setdefault("name", file.stem)
     for key, value in overrides:
         override(table, key, value)
-    return parse(table)
+    return parse(beside(table, file.parent))
 
 
 def parse(table: dict[str, Any]) -> Experiment:

@@ -36,6 +36,6 @@ def carried_out(resolved: dict[str, Any], simulation: Simulation) -> dict[str, A
     problem = simulation.problem
     found = {
         "problem": {**resolved["problem"], "loss": problem.name},
-        "model": {**resolved["model"], "outputs": problem.model.outputs},
+        "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
     }
     return {**resolved, **found, **used(simulation), "versions": versions()}

@@ -221,7 +221,7 @@ def setting_of(
     resolved = resolved_run(asked, table, seeds[0])
     used = {
         "problem": {**resolved["problem"], "loss": problem.name},
-        "model": {**resolved["model"], "outputs": problem.model.outputs},
+        "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
         "metrics": [metric.describe() for metric in problem.metrics.values()],
     }
     return Setting(

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError, unknown
+from fedax.outside import call, is_outside, load
 
 if TYPE_CHECKING:
     from flax import linen as nn
@@ -132,11 +133,12 @@ MODELS: dict[str, Entry] = {
 }
 
 
-def model(name: str, *, outputs: int, **options: Any) -> nn.Module:
+def model(name: str, *, outputs: int, **options: Any) -> Any:
     """Build a model by its name.
 
     Args:
-        name: one of `MODELS`.
+        name: one of `MODELS`; or "mymodule:MyModel" or "file.py:MyModel", a Flax module class, a function that returns
+            a model, or a model itself: an object with `init(key, x)` and `apply(params, x)`, or that pair.
         outputs: how many numbers the model gives for each row (classes, or regression targets), 1 or more.
         **options: the options in `MODELS[name].options`; a list will do for a tuple.
 
@@ -155,6 +157,8 @@ def model(name: str, *, outputs: int, **options: Any) -> nn.Module:
     ...
     fedax.errors.FedaxError: cnn option kernel is 0: allowed is a whole number of at least 1
     """
+    if is_outside(name):
+        return _from_outside(name, _read(name, "outputs", _OUTPUTS, outputs), options)
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     entry = MODELS[name]
@@ -164,6 +168,47 @@ def model(name: str, *, outputs: int, **options: Any) -> nn.Module:
             raise unknown(f"{name} option", key, entry.options)
         values[key] = _read(name, key, entry.options[key], value)
     return entry.load()(**values)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two functions as one model.
+
+    >>> Pair(init=lambda key, x: 2.0, apply=lambda params, x: params * x).apply(2.0, 3.0)
+    6.0
+    """
+
+    init: Callable[[Any, Any], Any]
+    apply: Callable[[Any, Any], Any]
+
+
+def outside_model(name: str) -> Any:
+    """What a model's name from outside stands for: a class, a function that makes a model, or a model.
+
+    >>> outside_model("fedax.models.mlp:MLP").__name__
+    'MLP'
+    """
+    advice = "it must have init(key, x) and apply(params, x), be that pair, or be a function that returns a model"
+    return load(name, "model", lambda found: _is_model(found) or callable(found), advice)
+
+
+def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
+    found = outside_model(name)
+    if _is_model(found) and not isinstance(found, type):
+        if options:
+            raise FedaxError(f"{name} is a model and has no options: {', '.join(options)} must be left out")
+        return Pair(*found) if isinstance(found, tuple) else found
+    made = call(name, found, options, outputs=outputs)
+    if not _is_model(made):
+        raise FedaxError(
+            f"{name} makes no model but {type(made).__name__}: it must have init(key, x), apply(params, x)"
+        )
+    return Pair(*made) if isinstance(made, tuple) else made
+
+
+def _is_model(found: Any) -> bool:
+    pair = isinstance(found, tuple) and len(found) == 2 and all(map(callable, found))
+    return pair or (hasattr(found, "init") and hasattr(found, "apply"))
 
 
 def _read(name: str, key: str, option: Option, value: Any) -> Any:

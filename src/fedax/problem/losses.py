@@ -13,6 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedax.errors import unknown
+from fedax.outside import is_outside, load
+
 RowLoss = Callable[[Any, Any], jax.Array]
 
 
@@ -76,3 +79,17 @@ LOSSES: dict[str, tuple[RowLoss, RowLoss | None]] = {
     "squared": (squared, None),
     "mse": (mse, None),
 }
+
+
+def row_loss(name: str) -> tuple[RowLoss, RowLoss | None]:
+    """A loss of `LOSSES`, or a function (outputs, y) of one number a row by "mymodule:my_loss" or "file.py:my_loss".
+
+    >>> row_loss("fedax.problem.losses:mse")[0](jnp.array([[3.0]]), jnp.array([1.0])).tolist()
+    [4.0]
+    """
+    if is_outside(name):
+        check = lambda found: callable(found) and not isinstance(found, type)  # noqa: E731
+        return load(name, "loss", check, "it must be a function of (outputs, y) that gives one number a row"), None
+    if name not in LOSSES:
+        raise unknown("loss", name, LOSSES)
+    return LOSSES[name]

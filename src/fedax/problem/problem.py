@@ -16,7 +16,7 @@ from fedax.errors import FedaxError, unknown
 from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
-from fedax.problem.losses import LOSSES, RowLoss
+from fedax.problem.losses import LOSSES, RowLoss, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.vectors import Mixture
 
@@ -26,8 +26,9 @@ class Problem:
 
     model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
         It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
-    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row,
-        or, without a model, a function of (params, batch) that gives the mean over the batch's rows.
+    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
+        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
+        mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters.
     regularizer: psi, or None.
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
@@ -35,8 +36,8 @@ class Problem:
         whether it was predicted rightly; classification losses bring their own.
     gradients: optax's gradient transformations that keep no state, between the oracle and the method: objects such as
         optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
-    metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`, and
-        `fedax.evaluation.metrics.Metric`s of your own.
+    metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
+        and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
@@ -57,8 +58,7 @@ class Problem:
         metrics: Sequence[str | Metric] = (),
     ) -> None:
         if isinstance(loss, str):
-            if loss not in LOSSES:
-                raise unknown("loss", loss, LOSSES)
+            row_loss(loss)
             if model is None:
                 raise FedaxError(f"loss={loss!r} needs a model; without one, give loss=function(params, batch)")
         elif not callable(loss):
@@ -71,7 +71,8 @@ class Problem:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-        self.builtin = loss if isinstance(loss, str) else None  #: the loss by its name, None for one's own
+        #: the loss by its name, None for one's own
+        self.builtin = loss if isinstance(loss, str) and loss in LOSSES else None
         self.regularizer = regularizer
         self.gradients: tuple[Transformation, ...] = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
@@ -86,11 +87,11 @@ class Problem:
         else:
             self._model_init, self._apply = _pair(model)
             if isinstance(loss, str):
-                self._row_loss, right = LOSSES[loss]
+                self._row_loss, right = row_loss(loss)
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
-        asked = chosen(metrics, loss if isinstance(loss, str) else None, model=model is not None)
+        asked = chosen(metrics, self.builtin, model=model is not None)
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
         own = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside, load
 from fedax.regularizers.base import Regularizer
 from fedax.regularizers.constraints import Box, L1Ball, L2Ball, LInfBall, NonNegative, Simplex
 from fedax.regularizers.matrices import Nuclear, NuclearBall
@@ -20,7 +21,7 @@ REGULARIZERS: dict[str, type[Regularizer]] = {cls.__name__: cls for cls in (*_PE
 
 
 def regularizer(name: str, **options: Any) -> Regularizer:
-    """A regularizer by name.
+    """A regularizer by name; one of your own by "mymodule:MyRegularizer" or "file.py:MyRegularizer".
 
     >>> regularizer("nuclear", strength=0.1, on="kernel")
     Nuclear(on='kernel', strength=0.1)
@@ -29,8 +30,21 @@ def regularizer(name: str, **options: Any) -> Regularizer:
     fedax.errors.FedaxError: unknown regularizer 'L1Bal': did you mean 'L1Ball'? Allowed: L1, L2, SquaredL2, \
 ElasticNet, GroupLasso, Nuclear, TotalVariation1D, NonNegative, Box, Simplex, L1Ball, L2Ball, LInfBall, NuclearBall
     """
-    made: Regularizer = _build("regularizer", REGULARIZERS, name, options)
+    registry = {name: regularizer_class(name)} if is_outside(name) else REGULARIZERS
+    made: Regularizer = _build("regularizer", registry, name, options)
     return made
+
+
+def regularizer_class(name: str) -> type[Regularizer]:
+    """The class of a regularizer from outside.
+
+    >>> regularizer_class("fedax.regularizers:L1").__name__
+    'L1'
+    """
+    check = lambda found: isinstance(found, type) and issubclass(found, Regularizer)  # noqa: E731
+    advice = "derive it from fedax.regularizers.Regularizer and decorate it with @dataclass(frozen=True)"
+    found: type[Regularizer] = load(name, "regularizer", check, advice)
+    return found
 
 
 def mirror(name: str, **options: Any) -> Mirror:

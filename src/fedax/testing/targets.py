@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
-import os
-import sys
 from typing import Any
 
-from fedax.algorithms import ALGORITHMS
+from fedax.algorithms import ALGORITHMS, method_class
 from fedax.algorithms.base import Algorithm, within
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside
 from fedax.testing.findings import Report
 from fedax.testing.suite import check_algorithm
 
@@ -19,42 +17,17 @@ RATE, STEP = 0.05, 0.1
 
 
 def load_class(target: str) -> type[Algorithm]:
-    """The method at "module:Class", the module being found from the current directory too; or a Fedax method.
+    """The method at "module:Class" or "file.py:Class"; or a Fedax method.
 
     >>> load_class("fedax.algorithms.fedavg:FedAvg").__name__
     'FedAvg'
     >>> load_class("fedax.algorithms:FedAvgg")
     Traceback (most recent call last):
-    fedax.errors.FedaxError: unknown class of fedax.algorithms 'FedAvgg': did you mean 'FedAvg'? ...
+    fedax.errors.FedaxError: unknown method of fedax.algorithms 'FedAvgg': did you mean 'FedAvg'? ...
     """
-    module_name, colon, class_name = target.partition(":")
-    if not colon:
-        if target in ALGORITHMS:
-            return ALGORITHMS[target]
+    if not is_outside(target) and target not in ALGORITHMS:
         raise FedaxError(f"a method is named as module:Class, or by one of {', '.join(ALGORITHMS)}; not {target!r}")
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        raise FedaxError(f"the module {module_name!r} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(here)
-    if not hasattr(module, class_name):
-        raise unknown(f"class of {module_name}", class_name, _methods(module))
-    found = getattr(module, class_name)
-    if not _is_method(found):
-        raise FedaxError(f"{target} is no method: derive it from fedax.Algorithm and decorate it with @fedax.algorithm")
-    cls: type[Algorithm] = found
-    return cls
-
-
-def _is_method(found: Any) -> bool:
-    return isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)
-
-
-def _methods(module: Any) -> list[str]:
-    return [name for name, value in vars(module).items() if _is_method(value)]
+    return method_class(target)
 
 
 def make(cls: type[Algorithm], **params: Any) -> Algorithm:

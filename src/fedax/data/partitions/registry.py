@@ -15,6 +15,7 @@ from fedax.data.partitions.by_column import ByColumn, ByWriter, FromFlower
 from fedax.data.partitions.by_label import ByLabel, Dirichlet, DirichletLabels, Pathological, Shards
 from fedax.data.partitions.feature_shift import FeatureShift
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside, load
 
 __all__ = [
     "IID",
@@ -52,16 +53,30 @@ PARTITIONS: dict[str, type[Partition]] = {
 }
 
 
+def partition_class(name: str) -> type[Partition]:
+    """The class of a partition: one of `PARTITIONS`, or "mymodule:MyPartition", "file.py:MyPartition".
+
+    >>> partition_class("iid").__name__
+    'IID'
+    """
+    if is_outside(name):
+        check = lambda found: isinstance(found, type) and issubclass(found, Partition)  # noqa: E731
+        advice = "derive it from fedax.data.Partition and decorate it with @dataclass(frozen=True)"
+        found: type[Partition] = load(name, "partition", check, advice)
+        return found
+    by_lower = {known.lower(): known for known in PARTITIONS}
+    if str(name).lower() not in by_lower:
+        raise unknown("partition", name, PARTITIONS)
+    return PARTITIONS[by_lower[str(name).lower()]]
+
+
 def partition(name: str, **arguments: Any) -> Partition:
-    """The partition of that name, in upper or lower case, with its arguments.
+    """The partition of that name, in upper or lower case, with its arguments; your own by "mymodule:MyPartition".
 
     >>> partition("dirichlet", clients=10, alpha=0.3)
     Dirichlet(clients=10, alpha=0.3, min_rows=1)
     """
-    by_lower = {known.lower(): known for known in PARTITIONS}
-    if str(name).lower() not in by_lower:
-        raise unknown("partition", name, PARTITIONS)
-    kind = PARTITIONS[by_lower[str(name).lower()]]
+    kind = partition_class(name)
     known = [f.name for f in fields(kind)]
     for argument in arguments:
         if argument not in known:

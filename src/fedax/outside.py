@@ -1,0 +1,173 @@
+"""Names from outside: "mymodule:Name" and "path/to/file.py:Name" stand for what Fedax does not have itself.
+
+A module is found from the current directory too. A file is imported once, under a name of its own that follows from
+where it is: whoever names it again gets the same classes and functions, so compiled programs are found again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedax.errors import FedaxError, unknown
+
+
+def is_outside(name: object) -> bool:
+    """Whether a name is of the form "module:Name" or "file.py:Name".
+
+    >>> is_outside("mymodule:MyMethod"), is_outside("FedAvg")
+    (True, False)
+    """
+    return isinstance(name, str) and ":" in name
+
+
+def load(name: str, kind: str, check: Callable[[Any], bool], advice: str) -> Any:
+    """What a name from outside stands for; a FedaxError of one sentence if it is not there, or of another kind.
+
+    kind: what is asked for, in one word.
+    check: whether an object is of that kind.
+    advice: what makes it one.
+
+    >>> load("math:sqrt", "function", callable, "it must be callable")(4.0)
+    2.0
+    >>> load("math:sqr", "function", callable, "it must be callable")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown function of math 'sqr': did you mean 'sqrt'? Allowed: acos, ...
+    >>> load("math:pi", "function", callable, "it must be callable")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: math:pi is no function: it must be callable
+    """
+    home, _, inside = name.rpartition(":")
+    if not home or not inside:
+        raise FedaxError(f"{name!r} is no {kind}: it must be written module:Name or path/to/file.py:Name")
+    module = _file(home) if home.endswith(".py") else _module(home)
+    if not hasattr(module, inside):
+        likely = [n for n, value in vars(module).items() if not n.startswith("_") and _checked(check, value)]
+        if not likely:
+            raise FedaxError(f"{home} has no {inside!r}, and no {kind} at all")
+        raise unknown(f"{kind} of {home}", inside, likely)
+    found = getattr(module, inside)
+    if not _checked(check, found):
+        raise FedaxError(f"{name} is no {kind}: {advice}")
+    return found
+
+
+def call(name: str, function: Callable[..., Any], options: Mapping[str, Any], **offered: Any) -> Any:
+    """Call what a name stands for with a table's options, and with what is offered if it takes it.
+
+    >>> call("mine:make", lambda width, outputs: (width, outputs), {"width": 3}, outputs=2, seed=0)
+    (3, 2)
+    >>> call("mine:make", lambda width: width, {"widht": 3})
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown option of mine:make 'widht': did you mean 'width'? Allowed: width
+    """
+    taken = parameters(function)
+    names = [p.name for p in taken if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    anything = any(p.kind is p.VAR_KEYWORD for p in taken)
+    for given in options:
+        if given not in names and not anything:
+            raise unknown(f"option of {name}", given, names) if names else FedaxError(f"{name} has no options")
+    values = {key: value for key, value in offered.items() if key in names or (anything and key == "outputs")}
+    values |= {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    required = [p.name for p in taken if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    if missing := [needed for needed in required if needed not in values]:
+        raise FedaxError(f"{name} needs {', '.join(missing)}")
+    try:
+        return function(**values)
+    except FedaxError:
+        raise
+    except Exception as error:
+        raise FedaxError(f"{name} fails: {_words(error)}") from error
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a function or a class takes; the fields that Flax adds to every module are left out.
+
+    >>> [p.name for p in parameters(lambda a, b=1: a)]
+    ['a', 'b']
+    """
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    flax = hasattr(function, "init") and hasattr(function, "apply")
+    return [p for p in found if not (flax and p.name in ("parent", "name"))]
+
+
+def beside(table: Any, folder: Path) -> Any:
+    """A table of an experiment file whose "file.py:Name" are found from where the experiment is, if not from here.
+
+    >>> beside({"name": "FedAvg", "lr": 0.1}, Path("experiments"))
+    {'name': 'FedAvg', 'lr': 0.1}
+    """
+    if isinstance(table, dict):
+        return {key: beside(value, folder) for key, value in table.items()}
+    if isinstance(table, list):
+        return [beside(value, folder) for value in table]
+    if is_outside(table) and "\n" not in table:
+        home, _, inside = table.rpartition(":")
+        if home.endswith(".py") and not Path(home).is_file() and (folder / home).is_file():
+            return f"{(folder / home).resolve()}:{inside}"
+    return table
+
+
+def _module(name: str) -> ModuleType:
+    with _importing(f"the module {name!r}", Path.cwd()):
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+
+def _file(name: str) -> ModuleType:
+    path = Path(name).expanduser().resolve()
+    if not path.is_file():
+        raise FedaxError(f"the file {name!r} does not exist")
+    own = f"fedax_outside_{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}_{path.stem}"
+    if own in sys.modules:
+        return sys.modules[own]
+    with _importing(f"the file {name!r}", path.parent):
+        spec = importlib.util.spec_from_file_location(own, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[own] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[own]
+            raise
+    return module
+
+
+@contextmanager
+def _importing(what: str, folder: Path) -> Iterator[None]:
+    """Look for modules in a directory first; whatever an import raises becomes one sentence."""
+    here = str(folder)
+    sys.path.insert(0, here)
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise FedaxError(f"{what} cannot be imported: {_words(error)}") from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _checked(check: Callable[[Any], bool], value: Any) -> bool:
+    try:
+        return bool(check(value))
+    except Exception:
+        return False
+
+
+def _words(error: BaseException) -> str:
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
