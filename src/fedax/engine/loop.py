@@ -21,7 +21,7 @@ from fedax.engine.devices import say_once
 from fedax.engine.evaluate_round import measure
 from fedax.engine.moments import moments
 from fedax.engine.prepare import Prepared
-from fedax.engine.record import record_now
+from fedax.engine.record import described_table, record_now
 from fedax.engine.result import Result, unwrap
 from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
@@ -185,7 +185,9 @@ class Simulation:
         }
         model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(run.algorithm.model(state.server))))
         about = record_now(self.about, run, state)
-        return Result(state.history, model, personal, run.whole.clients, info, state.by_client, about)
+        tabular, apply = described_table(run), getattr(run.problem.model, "apply", None)
+        kept = (info, state.by_client, about, tabular, apply)
+        return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:
         """Save the result, if there is a directory for it; checkpoints have done their service."""

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
+from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
 from fedax.outside import is_outside
+from fedax.prediction.predictor import described_model
 from fedax.runs.folder import Record, Values, describe_clients
 
 #: Options that do not say what a run is.
@@ -40,6 +42,15 @@ def describe(run: Prepared) -> Record:
         "algorithm": {"name": method["name"], "label": run.config.label or method["name"], **method},
     }
     return Record(experiment, run.config.rounds, functools.partial(describe_clients, run.whole))
+
+
+def described_table(run: Prepared) -> dict[str, Any] | None:
+    """Of a run on a table, what prediction needs besides the parameters."""
+    made = run.whole.info.get("preparation")
+    if not isinstance(made, Preparation) or run.problem.model is None:
+        return None
+    about = {"model": described_model(run.problem.model), "loss": run.problem.name, "shared": run.algorithm.shared}
+    return {**made.as_json(), **about}
 
 
 def used(run: Prepared) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from safetensors.numpy import load_file, save
 from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
+from fedax.prediction.predictor import Predictor
 from fedax.runs.files import (
     CLIENTS,
     EXPERIMENT,
@@ -22,10 +24,12 @@ from fedax.runs.files import (
     INFO,
     MODEL,
     PERSONAL,
+    PREPARATION,
     STATUS,
     History,
     read_history,
     read_json,
+    write_json,
     write_whole,
 )
 from fedax.runs.folder import Record, RunFolder
@@ -34,7 +38,7 @@ from fedax.vectors import Mixture, Vector
 
 
 class Result:
-    """A finished run: `history`, `model`, `personal(client)`, `save(path)`."""
+    """A finished run: `history`, `model`, `personal(client)`, `predict(table)`, `save(path)`."""
 
     def __init__(
         self,
@@ -45,6 +49,8 @@ class Result:
         info: dict[str, Any],
         by_client: Clients | None = None,
         record: Record | None = None,
+        tabular: dict[str, Any] | None = None,
+        apply: Any = None,
     ) -> None:
         self.history = history
         self.model = model  #: the shared model's parameters, a tree as the problem's init made it
@@ -52,7 +58,8 @@ class Result:
         self.info = info  #: algorithm, executor, seed and the like
         self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
         self.record = record  #: what its directory says beside history and models
-        self._personal = personal
+        self.tabular = tabular  #: of a run on a table, its preparation and its model, as preparation.json has them
+        self._personal, self._apply = personal, apply
 
     @property
     def has_personal(self) -> bool:
@@ -66,6 +73,36 @@ class Result:
         if self._personal is None:
             return self.model
         return jax.tree.map(lambda a: a[client], self._personal)
+
+    @property
+    def predictor(self) -> Predictor:
+        """What predicts rows of a table."""
+        if self.tabular is None:
+            raise FedaxError("prediction needs a run on a table, as fedax.data.from_table or a CSV file gives")
+        params, personal = (_plain_mixture(jax.device_get(tree)) for tree in (self.model, self._personal))
+        return Predictor.of(self.tabular, params, personal, self._apply)
+
+    def predict(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+        """The predicted label of each row of a pandas table, or the number; a dictionary is one row.
+
+        client: whose own model predicts, a name or one for each row; None for the shared model.
+
+        >>> import fedax, pandas
+        >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "ill": ["no", "yes"] * 18})
+        >>> federation = fedax.data.from_table(table, label="ill", partition=fedax.data.IID(2))
+        >>> problem = fedax.Problem(fedax.models.model("logistic", outputs=1), loss="logistic")
+        >>> result = fedax.simulate(problem, federation, fedax.FedAvg(lr=1.0), rounds=5)
+        >>> result.predict({"age": 58}).tolist(), result.predict_proba({"age": 58}).shape
+        (['yes'], (1, 2))
+        """
+        return self.predictor.predict(table, client)
+
+    def predict_proba(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+        """Each class's probability for each row, [rows, classes]; the classes in the order of their sorted labels.
+
+        client: whose own model predicts, a name or one for each row; None for the shared model.
+        """
+        return self.predictor.predict_proba(table, client)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
@@ -100,6 +137,8 @@ class Result:
         write_whole(folder / MODEL, save(_flat(self.model)))
         if self._personal is not None:
             write_whole(folder / PERSONAL, save(_flat(self._personal)))
+        if self.tabular is not None:
+            write_json(folder / PREPARATION, self.tabular)
         write_whole(folder / HISTORY, self.history.lines())
         own = structure if self._personal is None else _structure(self._personal)
         info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
@@ -129,7 +168,8 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
     except Exception as error:
         raise FedaxError(f"{folder} cannot be read: {error}") from error
-    return Result(history, model, personal, about["clients"], about["info"], by_client, _recorded(folder))
+    tabular = read_json(folder / PREPARATION)
+    return Result(history, model, personal, about["clients"], about["info"], by_client, _recorded(folder), tabular)
 
 
 def _recorded(folder: Path) -> Record | None:
@@ -142,6 +182,11 @@ def _recorded(folder: Path) -> Record | None:
     rounds = int(state.get("rounds") or experiment.get("rounds") or 0)
     status, message = state.get("status", "finished"), str(state.get("message") or "")
     return Record(experiment, rounds, functools.partial(dict, clients), values, status, message)
+
+
+def _plain_mixture(tree: Any) -> Any:
+    """A mixture as a dictionary; other parameters as they are."""
+    return dict(vars(tree)) if isinstance(tree, Mixture) else tree
 
 
 def _flat(tree: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -174,11 +174,16 @@ class Problem:
         return {metric.name: jnp.asarray(metric.rows(*args)) for metric in own}
 
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
-        """The (weighted) mean loss over a batch's rows, without the regularizer."""
+        """The (weighted) mean loss over a batch's rows, without the regularizer.
+
+        Where a batch has the array `weight`, 1 on average over all training rows, each row's loss is multiplied by it.
+        """
         if weights is None and self._batch_loss is not None:
             value: jax.Array = self._batch_loss(params, batch)
             return value
         losses = self._row_losses(params, batch)
+        if "weight" in batch:
+            losses = losses * batch["weight"]
         return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
 
     def on(self, batch: Batch) -> BatchOracle:
