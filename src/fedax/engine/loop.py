@@ -17,6 +17,7 @@ import numpy as np
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import bare, clients_keep_state
 from fedax.client.cost import cost
 from fedax.client.device_data import Data, Disk, place_data
 from fedax.client.plan import check_positive, make_plan
@@ -27,7 +28,14 @@ from fedax.engine.checkpoint import STATES, Checkpoints
 from fedax.engine.debug import DebugEngine
 from fedax.engine.evaluate_round import measure
 from fedax.engine.newcomers import Newcomers, hold_out
-from fedax.engine.prepare import check_evaluated, choose_devices, first_parameters, make_meters, say_once
+from fedax.engine.prepare import (
+    check_evaluated,
+    choose_devices,
+    first_parameters,
+    make_meters,
+    say_once,
+    with_model_state,
+)
 from fedax.engine.record import record_now
 from fedax.engine.result import Result, unwrap
 from fedax.engine.rounds import Engine
@@ -92,6 +100,7 @@ class Simulation:
         state_budget: str | int | None = None,
         checkpoint_every: float | None = None,
         resume: bool = False,
+        model_state: str | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         configure()
@@ -121,13 +130,15 @@ class Simulation:
         self.personal = personal and algorithm.personalised
         self.protocol = self.personal or len(self.unseen) > 0 if protocol is None else protocol
         self.watch, self.joined = Watch(), np.zeros(trained.clients, np.int64)
-        self.problem, self.algorithm, self.plan = problem, algorithm, plan
+        self.problem = problem = problem.own_copy()
+        self.plan, self.model_state = plan, model_state
         self.rows_of = trained.train.count
         self.federation: Federation = trained.shown_clients if isinstance(trained, Lazy) else trained
         self.shown = dataclasses.replace(plan, clients=self.federation.clients)  # as the clients that are evaluated
         self.rounds, self.eval_every, self.seed, self.on_progress = rounds, eval_every, int(seed), on_progress
         self.out, self.zero_below = None if out is None else Path(out), zero_below
-        x0 = first_parameters(problem, algorithm, self.federation, self.seed)
+        self.x0 = x0 = first_parameters(problem, algorithm, self.federation, self.seed)
+        self.algorithm = algorithm = self.with_model_state(algorithm)
         if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
             made_rows = plan.max_rows * sum(array[0].size for array in self.federation.arrays.values())
             chunk = max(1, MADE // max(size(x0), made_rows))
@@ -148,7 +159,6 @@ class Simulation:
             lambda data: cost(Client(problem, plan, data, 0, self.engine.seed, 0, algorithm.composite), algorithm, x0),
             plan,
         )
-        self.x0 = x0
         kept = None if self.out is None or not is_main_process() else self.out / CHECKPOINTS / STATES
         packing = Packing(algorithm.client_init(x0))
         copies = 0 if self.executor.name == "debug" else self.executor.devices
@@ -182,6 +192,10 @@ class Simulation:
             claim(self.out)
         if resume:
             self._go_on()
+
+    def with_model_state(self, algorithm: Algorithm) -> Algorithm:
+        """A method as this run takes it, on a model that draws or keeps state."""
+        return with_model_state(self.problem, algorithm, self.x0, self.model_state, self.plan.batch)
 
     def _go_on(self) -> None:
         """Continue from the last checkpoint; without one, from the start."""
@@ -242,7 +256,7 @@ class Simulation:
         return other
 
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
-        name = type(self.algorithm).__name__
+        name = type(bare(self.algorithm)).__name__
         hint = "the last good model is kept; a smaller lr usually helps"
         said = "" if self.advice is None else f". {self.advice}"
         return DivergedError(f"{name} {what} in round {round}: {hint}{said}", round=round, result=kept)
@@ -284,14 +298,15 @@ class Simulation:
                 kept.model, kept._personal = self._good, None
                 kept.info["rounds"] = self.history[-1]["round"]
             raise self._diverged(self.state.round, "gave a loss that is NaN or infinite", kept)
-        self._good = jax.device_get(unwrap(self.algorithm.model(self.state.server)))
+        self._good = jax.device_get(self.problem.whole(unwrap(self.algorithm.model(self.state.server))))
         return row
 
     @property
     def result(self) -> Result:
         """What the run has made so far."""
         algorithm, state = self.algorithm, self.state
-        personal = self._personal_models() if algorithm.personalised else None
+        own = algorithm.personalised or clients_keep_state(algorithm)
+        personal = self._personal_models() if own else None
         info = {
             "algorithm": repr(algorithm),
             "rounds": state.round,
@@ -301,7 +316,8 @@ class Simulation:
             "chunk": self.executor.chunk,
             "states": "devices" if self.store is None else type(self.store.slots).__name__,
         }
-        model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(algorithm.model(state.server))))
+        model = self.problem.whole(unwrap(jax.device_get(algorithm.model(state.server))))
+        model = jax.tree.map(jnp.asarray, model)
         return Result(self.history, model, personal, self.whole.clients, info, self.by_client, record_now(self))
 
     def finish(self, result: Result) -> None:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import KEEP, WithModelState, bare
 from fedax.client.plan import Plan
 from fedax.data.federation import Federation
 from fedax.engine.executors import Executor, choose, step_floats
 from fedax.engine.rounds import Engine
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
 from fedax.evaluation import Meter
+from fedax.model_state import WithState, parted
 from fedax.problem import Problem
 from fedax.runtime import cores
 from fedax.vectors import Vector, size
@@ -79,12 +81,39 @@ def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federat
     problem.check(params, federation.arrays)
     psi = problem.regularizer
     algorithm.refuse(psi)
-    if psi is not None and not psi.feasible(params):
+    if psi is not None and not psi.feasible(parted(params)[0]):
         raise FedaxError(f"the first parameters lie outside {psi}: start the model inside the constraint")
     if psi is not None and not psi.smooth and not algorithm.composite:
         name = type(algorithm).__name__
         log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
     return Vector(params)
+
+
+def with_model_state(
+    problem: Problem, algorithm: Algorithm, x0: Vector, rule: str | None, batch_size: int | None
+) -> Algorithm:
+    """The method as a run takes it: on a model that draws or keeps state, with what clients do about that.
+
+    rule: "average", "client" or None, as a run's `model_state` says.
+    """
+    stateful = isinstance(x0.tree, WithState)
+    if rule is not None and rule not in KEEP:
+        raise unknown("model_state", rule, KEEP)
+    if stateful and rule is None:
+        state = x0.tree.state
+        named = f" ({', '.join(map(str, state))})" if isinstance(state, Mapping) else ""
+        raise FedaxError(
+            f"the model has state{named}: model_state must say what clients do with it, 'average' it with their "
+            "uploads or keep it by the 'client'"
+        )
+    if rule is not None and not stateful:
+        raise FedaxError(f"model_state is {rule!r}: the model has no state, so it must be left out")
+    if not stateful and not problem.draws:
+        return algorithm
+    if batch_size is None:
+        what = "has state" if stateful else "draws random numbers"
+        raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
+    return WithModelState(bare(algorithm), rule or "average")
 
 
 def check_evaluated(personal: bool, algorithm: Algorithm) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import bare
 from fedax.outside import is_outside
 from fedax.runs.folder import Record, Values, describe_clients
 
@@ -30,7 +31,7 @@ def describe(simulation: Simulation, label: str | None, options: Mapping[str, An
     defaults = {p.name: p.default for p in known if p.default is not p.empty and p.name not in _NOT_SETTINGS}
     given = {name: options.get(name, value) for name, value in defaults.items()}
     problem, about = simulation.problem, simulation.whole.info
-    method = written_out(simulation.algorithm, {})
+    method = written_out(bare(simulation.algorithm), {})
     psi = problem.regularizer
     experiment = {
         "source": "python",

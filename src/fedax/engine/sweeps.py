@@ -139,7 +139,8 @@ class Settings:
             self._alone(block.start, keep, done, folder, every)
             return
         path = None if folder is None else folder / f"settings-{block.start}-{block.stop - 1}.ckpt"
-        lanes = Lanes(self.first, [self.algorithms[number] for number in block], path, every)
+        settings = [self.first.with_model_state(self.algorithms[number]) for number in block]
+        lanes = Lanes(self.first, settings, path, every)
         self._save = lanes.save
         for number, (result, metrics) in zip(block, lanes.run(done), strict=True):
             result.info["mode"] = self.mode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         augment=augment,
         gradients=experiment.problem.gradients or (),
         metrics=experiment.problem.metrics,
+        trainable=experiment.problem.trainable,
     )
     check_outputs(made.metrics.values(), outputs)
     return made, federation
@@ -65,7 +67,7 @@ def in_memory(federation: Federation | Lazy) -> Federation:
 
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
-    names = """rounds cohort local_steps local_epochs batch_size sampling weighted
+    names = """rounds cohort local_steps local_epochs batch_size sampling weighted model_state
                eval_every eval_on personal zero_below unseen join_steps executor devices chunk state_budget"""
     return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
 
@@ -81,11 +83,14 @@ def _loss(asked: str | None, federation: Federation) -> str:
 
 
 def _augment(asked: str | None, federation: Federation) -> Any:
-    shape = federation.arrays["x"].shape[1:]
-    if asked is not None and len(shape) < 2:
+    if asked is None:
+        return None
+    shape = federation.arrays["x"].shape[1:] if "x" in federation.arrays else ()
+    if len(shape) < 2:
         dataset = federation.info["dataset"]
         raise FedaxError(
-            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {shape[0]} numbers each"
+            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {math.prod(shape)} numbers "
+            "each"
         )
     return asked
 

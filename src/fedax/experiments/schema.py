@@ -29,6 +29,7 @@ class Experiment(Table):
     batch_size: Count | None = None
     sampling: Literal["epochs", "iid"] = "epochs"
     weighted: bool = False
+    model_state: Literal["average", "client"] | None = None
     eval_every: Count | None = None
     eval_on: Annotated[list[Literal["train", "validation", "test"]], Field(min_length=1)] | None = None
     personal: bool = True

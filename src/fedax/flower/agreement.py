@@ -16,11 +16,12 @@ import numpy as np
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import bare
 from fedax.client.plan import Plan, check_positive, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import source
-from fedax.engine.prepare import check_evaluated, first_parameters
+from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
 from fedax.experiments.resolved import resolved_run
@@ -61,6 +62,7 @@ class Setting:
     batch_size: int | None = None
     sampling: randomness.Sampling = "epochs"
     weighted: bool = False
+    model_state: str | None = None
     seed: int = 0
     eval_every: int = 1
     eval_on: tuple[str, ...] = ("train", "validation", "test")  #: as far as clients have such rows
@@ -93,6 +95,7 @@ class Setting:
             Mean(self.secure)
             if cohort < FEWEST:
                 raise FedaxError(f"secure is {self.secure}: it needs a cohort of {FEWEST} or more, not {cohort}")
+        object.__setattr__(self, "problem", self.problem.own_copy())
         object.__setattr__(self, "clients", given)
         object.__setattr__(self, "cohort", cohort)
 
@@ -102,11 +105,13 @@ class Setting:
         schedule = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
         about = {
             "algorithm": repr(self.algorithm),
-            "version of the method": source(type(self.algorithm)),
+            "version of the method": source(type(bare(self.algorithm))),
             "seed": str(self.seed),
             "rounds": str(self.rounds),
             "clients": f"{self.cohort} of {self.clients}",
             "work": repr(schedule),
+            "model_state": str(self.model_state),
+            "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
             "loss": self.problem.name,
@@ -126,12 +131,15 @@ class Setting:
         return hashlib.sha256(json.dumps(self.described, sort_keys=True).encode()).hexdigest()[:12]
 
     def first_parameters(self, layout: Layout) -> Vector:
-        """x0, the same wherever it is made, from the layout of a row."""
+        """x0, the same wherever it is made, from the layout of a row; from now on `algorithm` knows of its state."""
         shown = self.federation
         if shown is None:
             shown = Federation.from_clients([{k: np.zeros((2, *shape), dtype) for k, (shape, dtype) in layout.items()}])
         try:
-            return first_parameters(self.problem, self.algorithm, shown, self.seed)
+            x0 = first_parameters(self.problem, self.algorithm, shown, self.seed)
+            taken = with_model_state(self.problem, self.algorithm, x0, self.model_state, self.batch_size)
+            object.__setattr__(self, "algorithm", taken)
+            return x0
         except (TypeError, ValueError) as error:
             raise not_taken(layout, error) from error
 
@@ -212,7 +220,8 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every personal zero_below name"
+    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every personal zero_below name "
+    names += "model_state"
     options: dict[str, Any] = {name: getattr(asked, name) for name in names.split()}
     if asked.eval_on is not None:
         options["eval_on"] = tuple(asked.eval_on)
@@ -252,4 +261,5 @@ def _without_data(experiment: Experiment) -> Problem:
         augment=table.augment,
         gradients=table.gradients or (),
         metrics=table.metrics,
+        trainable=table.trainable,
     )
