@@ -7,9 +7,9 @@ import inspect
 
 import numpy as np
 import pytest
-from conftest import LEAST_SQUARES, regression
 
 import fedax
+from conftest import LEAST_SQUARES, regression
 from fedax.client.plan import Work
 from fedax.engine import Simulation
 from fedax.engine.config import RunConfig, SimulatedWork
