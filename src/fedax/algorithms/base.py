@@ -11,6 +11,7 @@
     model(server)                             -> x         the shared model
     personal(server, client, oracle)          -> x_i       the client's own model
     join(server, client, oracle, steps)       -> client    the state of a client that joins after training
+    theorem(given)                            -> Theorem   its rates by its theorem, for `fedax advise`
 
 The loops over steps, clients and rounds belong to the engine, which is why the same object runs batched,
 one client at a time in a debugger, or on another machine. Every function is pure. A method with nothing to
@@ -32,6 +33,7 @@ import jax
 
 from fedax import randomness
 from fedax.algorithms.claims import Claim
+from fedax.bounds import Given, Theorem
 from fedax.errors import FedaxError, unknown
 from fedax.schedules import Schedule, register
 from fedax.vectors import Vector
@@ -275,6 +277,14 @@ class Algorithm:
         """A sentence on a condition of the method's theorem, or of its stability, that a run does not meet, or None.
 
         ctx has K, the cohort and the clients; smoothness estimates the clients' L when called.
+        """
+        return None
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem | None:
+        """What the method's theorem says of its rates on a problem with these constants, or None if it has none.
+
+        It is the theorem of the class that defines it, and not of one that derives from that.
         """
         return None
 

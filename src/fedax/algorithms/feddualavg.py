@@ -31,6 +31,7 @@ from typing import Any
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.mirrored import Mirrored
+from fedax.bounds import Given, Theorem, theorem_4_4, theorem_4_7
 from fedax.vectors import Vector, each, repeat, scalar, zeros
 
 
@@ -116,3 +117,14 @@ class FedDualAvg(Mirrored, Algorithm):
     def model(self, server: Any) -> Vector:
         x: Vector = server[2]
         return x
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 4.7 for quadratics, else Theorem 4.4, with h = ||x||^2 / 2: D_h is half the squared distance."""
+        if given.quadratic:
+            bound = given.into(theorem_4_7, B=given.B / 2**0.5)
+            remark = "sigma and zeta are Euclidean lengths: the theorem's are in the norm of the Hessian"
+        else:
+            bound = given.into(theorem_4_4, B=given.B / 2**0.5)
+            remark = "no gradient may be longer than G: G is the longest that was seen"
+        return Theorem(bound, {"lr": bound.lr, "server_lr": 1.0}, remark)

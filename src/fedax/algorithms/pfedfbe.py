@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, number, rate
+from fedax.bounds import Given, Theorem, pfedfbe_theorem_1, positive
 from fedax.vectors import Vector
 
 
@@ -89,3 +90,13 @@ class PFedFBE(Algorithm):
             f"PFedFBE: lam = {self.lam:g} is not above the clients' smoothness, estimated as L = {estimate:.4g}: "
             "the envelope is then not smooth"
         )
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 1 at lam = 2 L."""
+        positive(L=given.L)
+        run = {"N": given.n, "S": given.m, "lam": 2 * given.L}
+        seen = {"gradient": given.G, "sigma_G": given.sigma, "gamma_G": given.zeta}
+        bound = given.into(pfedfbe_theorem_1, **run, **seen)
+        remark = "how Hessians differ between points, rows and clients is not estimated, and taken as 0"
+        return Theorem(bound, {"lr": bound.lr, "lam": run["lam"]}, remark)
