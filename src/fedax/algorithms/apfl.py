@@ -64,8 +64,6 @@ class APFL(Algorithm):
 
     personalised = True
     reference = "Deng, Kamani and Mahdavi 2020, Algorithm 1, eq. 5 to 7"
-    keeps = "its own model v and its weight alpha"
-    gradients = 2
     claims = (
         Reduction("FedAvg"),
         Reduction("FedAvg", when={"alpha": 0.0}, model="personal"),

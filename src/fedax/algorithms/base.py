@@ -215,12 +215,7 @@ class Algorithm:
     needs_all: ClassVar[bool] = False  #: a round counts only with all of its cohort; over a network it waits
     composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
     reference: ClassVar[str] = ""  #: paper and algorithm number
-    keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words
-    down: ClassVar[int] = 1  #: floats sent to a client a round, in multiples of d
-    up: ClassVar[int] = 1  #: floats sent back, in multiples of d
-    up_otherwise: ClassVar[str] = ""  #: floats sent back with other choices, in words
     lockstep: ClassVar[bool] = False  #: every client must take the same number of local steps
-    gradients: ClassVar[int] = 1  #: minibatch gradients a local step, with the default choices
     #: "mean", or a function of the uploads, stacked along a first axis, and their weights (0 where there is no client)
     aggregate: Any = "mean"
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
@@ -264,14 +259,6 @@ class Algorithm:
     def traffic(self, ctx: Context) -> tuple[Any, Any]:
         """Whether (1 or 0) the message of the context's round goes down and its uploads go up."""
         return 1, 1
-
-    def uploads(self, steps: int) -> int:
-        """Floats sent back after `steps` local steps with the choices made, in multiples of d."""
-        return self.up
-
-    def gradients_a_step(self) -> int:
-        """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""
-        return self.gradients
 
     def advice(self, ctx: Context, smoothness: Callable[[], float]) -> str | None:
         """A sentence on a condition of the method's theorem, or of its stability, that a run does not meet, or None.

@@ -59,8 +59,6 @@ class FedAc(Algorithm):
     augment: bool = flag(default=False)
 
     reference = "Yuan's thesis, Algorithm 2, eq. 3.2 and 3.3"
-    keeps = "nothing (with augment, x0)"
-    down = up = 2
     claims = (
         Reduction("FedAvg", when={"mu": 100.0, "variant": "I", "augment": False}),
         Reduction("MinibatchAccSGD", when={"variant": "vanilla", "augment": False}, local_steps=1),

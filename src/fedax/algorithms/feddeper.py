@@ -60,8 +60,6 @@ class FedDeper(Algorithm):
 
     personalised = True
     reference = "Zhou et al. 2022, Algorithm 1"
-    keeps = "its own model v"
-    gradients = 2
     claims = (
         Reduction("FedAvg", when={"rho": 0.0}),
         Reduction("FedAvg", when={"lam": 1.0}, local_steps=1, participation="full"),

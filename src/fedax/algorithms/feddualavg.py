@@ -62,7 +62,6 @@ class FedDualAvg(Mirrored, Algorithm):
 
     composite = True
     reference = "Yuan's thesis, Algorithms 6 and 8"
-    up_otherwise = "K d with average"
     claims = (
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False}),
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False, "client_prox": False}),
@@ -71,9 +70,6 @@ class FedDualAvg(Mirrored, Algorithm):
     @property
     def lockstep(self) -> bool:  # type: ignore[override]
         return self.average
-
-    def uploads(self, steps: int) -> int:
-        return steps if self.average else 1
 
     def init(self, x0: Vector) -> Any:
         return self.dual(x0), scalar(0, x0), x0

@@ -66,8 +66,6 @@ class FedSpeed(Algorithm):
     perturb_by: str = choice("given", "raw", default="given")
 
     reference = "Sun et al. 2023, Algorithm 1"
-    keeps = "its prox-correction ghat_i"
-    gradients = 2
     claims = (
         Optimum("full", when={"rho": 0.0, "lam": 1.0, "server": "all-clients"}),
         Optimum("partial", when={"rho": 0.0, "lam": 1.0, "server": "all-clients"}),

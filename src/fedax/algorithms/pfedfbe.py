@@ -49,11 +49,7 @@ class PFedFBE(Algorithm):
 
     composite = True
     personalised = True
-    gradients = 3
     reference = "pFedFBE, Algorithm 1, eq. 6, 8 and 9"
-
-    def gradients_a_step(self) -> int:
-        return 1 if self.hessian == "none" else 3
 
     def theta(self, w: Vector, oracle: Any) -> Vector:
         """The proximal gradient step from w."""

@@ -18,8 +18,7 @@ Body = Callable[[Subject], str]
 CHECKS: dict[str, Body] = {
     "purity": contract_checks.purity,
     "shapes": contract_checks.shapes,
-    "sizes": contract_checks.sizes,
-    "gradients": contract_checks.gradients,
+    "cost": contract_checks.cost,
     "identity": contract_checks.identity,
     "determinism": whole_runs.determinism,
     "client order": whole_runs.client_order,
@@ -44,7 +43,7 @@ def check_algorithm(
 
     algorithm: the method, with hyper-parameters that suit quadratics of curvature 0.5 to 2 (a rate of 0.05, say).
     seed: of the random problems.
-    checks: names of checks to run: purity, shapes, sizes, gradients, identity, determinism, client order,
+    checks: names of checks to run: purity, shapes, cost, identity, determinism, client order,
         executors, sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or
         one by its text), reference; None for all.
     reference: another implementation, in plain NumPy for one: a function of a `Task` that gives, after each
@@ -53,11 +52,10 @@ def check_algorithm(
     A check that breaks off with an error has failed. All run in double precision; `shapes` looks at single too.
 
     >>> import fedax
-    >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["sizes", "gradients"])
+    >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["cost"])
     >>> print(report)
-    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 2 passed
-    passed   sizes      up 1 d, down 1 d; a client keeps nothing
-    passed   gradients  1 a local step
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 1 passed
+    passed   cost  down d, up d, a client keeps 0; gradients: 1 a local step
     """
     configure()
     if not isinstance(algorithm, Algorithm):
