@@ -49,11 +49,14 @@ def walk(algorithm: Algorithm, client: Client, x0: Vector, steps: int, call: Cal
 
     upload, kept = call("finish", finish, algorithm, local, message, state)
     yield "finish", kept, state
-    updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, ctx), algorithm, server, upload)
+    at_server = dataclasses.replace(ctx, client=None)
+    updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, at_server), algorithm, server, upload)
     yield "update", updated, server
     yield "model", call("model", lambda a, s: a.model(s), algorithm, updated), x0
     own = call("personal", lambda a, s, c: a.at(ctx).personal(s, c, client.full()), algorithm, updated, kept)
     yield "personal", own, _as_own(own, x0)
+    join = call("join", lambda a, s, c: a.at(ctx).join(s, c, client.full(), steps), algorithm, updated, state)
+    yield "join", join, state
 
 
 def _as_own(own: Any, x0: Vector) -> Any:
@@ -82,7 +85,7 @@ def purity(subject: Subject) -> str:
         return first
 
     trial = subject.trial(subject.uneven)
-    x0 = Vector(_start(trial))
+    x0 = Vector(start(trial))
     for _ in walk(algorithm, trial.client(0), x0, 2, twice):
         pass
     after = _attributes(algorithm)
@@ -101,7 +104,7 @@ def _attributes(algorithm: Algorithm) -> dict[str, str]:
     return found | {k: repr(v) for k, v in vars(algorithm).items()}
 
 
-def _start(trial: DrivenRun) -> Any:
+def start(trial: DrivenRun) -> Any:
     """The first parameters of a trial's problem."""
     run = trial.simulation
     sample = {k: v[:2] for k, v in run.data.arrays.items()}
@@ -118,7 +121,7 @@ def shapes(subject: Subject) -> str:
 
 def _shapes_in(subject: Subject, dtype: np.dtype[Any]) -> None:
     name, trial = subject.name, subject.trial(subject.uneven)
-    x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), _start(trial)))
+    x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), start(trial)))
 
     def traced(function: str, body: Call, *arguments: Any) -> Any:
         made = jax.eval_shape(body, *arguments)
