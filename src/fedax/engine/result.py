@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save
 from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
+from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
     CLIENTS,
     EXPERIMENT,
@@ -110,7 +111,10 @@ class Result:
 
     def __repr__(self) -> str:
         last = self.history[-1] if self.history else {}
-        shown = {k: round(v, 4) for k, v in last.items() if k in ("round", "test_accuracy", "test_loss", "train_loss")}
+        plain = {key: found for key in last if (found := parse(key)) and not found.statistic}
+        held_out = next((part for part in PARTS if any(found.part == part for found in plain.values())), "")
+        names = ["round", *(key for key, found in plain.items() if found.part == held_out), "train_loss"]
+        shown = {key: round(value, 4) for key, value in last.items() if key in names}
         return f"Result({self.info.get('algorithm', '')}, {shown})"
 
 
