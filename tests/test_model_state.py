@@ -290,7 +290,7 @@ def test_dropout_needs_no_rule_and_is_off_in_evaluation():
     assert np.abs(vector(one.model) - vector(other.model)).max() > 1e-3
     assert not isinstance(one.model, WithState)
     p, x = one.model["params"], rows(0, 12)["x"]
-    plain = (x @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"]) @ p["Dense_1"]["kernel"] + p["Dense_1"]["bias"]
+    plain = (x @ p["Dense_1"]["kernel"] + p["Dense_1"]["bias"]) @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"]
     np.testing.assert_allclose(problem(Dropped()).outputs(one.model, {"x": x}), plain, rtol=1e-4, atol=1e-5)
     without = run(
         fedax.FedAvg(lr=0.002), on=problem((lambda key, x: Dropped().init(key, x), Dropped().apply)), model_state=None
