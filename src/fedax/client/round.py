@@ -35,6 +35,7 @@ class Client:
     seed: Any
     round: Any
     smooth: bool
+    rows: Any = None  #: of its minibatches, where they are drawn beforehand
 
     @property
     def count(self) -> Any:
@@ -98,7 +99,10 @@ class Client:
         if batch is None:
             return lambda k: self.full()
         shape = (self.plan.max_steps, batch)
-        rows = jnp.arange(math.prod(shape)).reshape(shape) if self.data.drawn else self._rows()
+        if self.data.drawn:
+            rows = jnp.arange(math.prod(shape)).reshape(shape)
+        else:
+            rows = self._rows() if self.rows is None else self.rows
 
         def at(k: Any) -> BatchOracle:
             def fresh(n: Any) -> BatchOracle:

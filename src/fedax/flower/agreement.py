@@ -14,10 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedax import randomness
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import bare
-from fedax.client.plan import Plan, check_positive, make_plan
+from fedax.client.plan import Plan, Work, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import source
@@ -28,6 +27,7 @@ from fedax.experiments.resolved import resolved_run
 from fedax.flower.messages import Layout
 from fedax.flower.privacy import Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
+from fedax.options import Count, check_options
 from fedax.problem import Problem
 from fedax.runs.files import as_json
 from fedax.runtime import configure
@@ -36,7 +36,7 @@ from fedax.version import VERSION
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Setting:
+class Setting(Work):
     """A run of one method over a network.
 
     clients: how many there are in all, numbered from 0 on; those of `federation` if that is given.
@@ -53,21 +53,11 @@ class Setting:
 
     problem: Problem
     algorithm: Algorithm
-    rounds: int
-    clients: int | None = None
+    clients: Count | None = None
     federation: Federation | None = None
-    cohort: int | None = None
-    local_steps: int | None = None
-    local_epochs: float | None = None
-    batch_size: int | None = None
-    sampling: randomness.Sampling = "epochs"
-    weighted: bool = False
-    model_state: str | None = None
     seed: int = 0
-    eval_every: int = 1
+    eval_every: Count = 1
     eval_on: tuple[str, ...] = ("train", "validation", "test")  #: as far as clients have such rows
-    personal: bool = True  #: whether clients evaluate their own models
-    zero_below: float = 1e-2
     privacy: Privacy | None = None  #: clipping of uploads, and noise on their mean
     secure: float | None = None  #: secure aggregation of uploads whose entries are at most this large; None for plain
     name: str = "experiment"
@@ -79,11 +69,8 @@ class Setting:
             raise FedaxError(
                 "clients is missing: it must be the number of clients in all, unless a federation is given"
             )
-        check_positive("clients", given)
-        for name in ("rounds", "eval_every"):
-            check_positive(name, getattr(self, name))
+        check_options(self)
         cohort = given if self.cohort is None else self.cohort
-        check_positive("cohort", cohort)
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
         check_evaluated(self.personal, self.algorithm)
@@ -145,8 +132,7 @@ class Setting:
 
     def plan(self, own: Federation) -> Plan:
         """The plan of a client with these rows, as if all had as many."""
-        work: Any = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
-        alone = make_plan(own, self.rounds, None, *work)[0]
+        alone = make_plan(own, self, cohort=None)[0]
         assert self.clients is not None
         assert self.cohort is not None
         return dataclasses.replace(alone, clients=self.clients, cohort=self.cohort)
@@ -220,9 +206,8 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every personal zero_below name "
-    names += "model_state"
-    options: dict[str, Any] = {name: getattr(asked, name) for name in names.split()}
+    names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name"]
+    options: dict[str, Any] = {name: getattr(asked, name) for name in names}
     if asked.eval_on is not None:
         options["eval_on"] = tuple(asked.eval_on)
     elif federation is None or federation.test.count.sum() + federation.validation.count.sum():

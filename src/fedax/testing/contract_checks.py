@@ -104,9 +104,9 @@ def _attributes(algorithm: Algorithm) -> dict[str, str]:
 
 def _start(trial: DrivenRun) -> Any:
     """The first parameters of a trial's problem."""
-    run = trial.simulation
+    run = trial.prepared
     sample = {k: v[:2] for k, v in run.data.arrays.items()}
-    return run.problem.init(jax.random.key(run.seed), sample)
+    return run.problem.init(jax.random.key(run.config.seed), sample)
 
 
 def shapes(subject: Subject) -> str:
@@ -192,8 +192,8 @@ def sizes(subject: Subject) -> str:
     algorithm, name, trial, d = subject.algorithm, subject.name, _wide(subject), WIDE_DIMENSION
     found = []
     for way, sent, declared in (
-        ("up", trial.simulation.cost.up, algorithm.uploads(WIDE_STEPS)),
-        ("down", trial.simulation.cost.down, algorithm.down),
+        ("up", trial.prepared.cost.up, algorithm.uploads(WIDE_STEPS)),
+        ("down", trial.prepared.cost.down, algorithm.down),
     ):
         extra = sent - declared * d
         if not 0 <= extra <= EXTRA:
@@ -201,7 +201,7 @@ def sizes(subject: Subject) -> str:
                 f"{name} declares {way} = {declared}, that is {declared * d} floats for d = {d}, but sends {sent}"
             )
         found.append(f"{way} {declared} d" + (f" + {extra}" if extra else ""))
-    kept = sum(int(np.prod(a.shape[1:])) for a in jax.tree.leaves(trial.simulation.state.clients))
+    kept = sum(int(np.prod(a.shape[1:])) for a in jax.tree.leaves(trial.state.clients))
     if algorithm.keeps == "nothing" if kept else not algorithm.keeps.startswith("nothing"):
         raise Broken(f"{name} declares keeps = {algorithm.keeps!r}, but a client's state is {kept} floats for d = {d}")
     return ", ".join(found) + (f"; a client keeps {kept / d:.3g} d" if kept else "; a client keeps nothing")
@@ -209,7 +209,7 @@ def sizes(subject: Subject) -> str:
 
 def gradients(subject: Subject) -> str:
     """Minibatch gradients a local step, counted, against what is declared."""
-    cost, declared = _wide(subject).simulation.cost, subject.algorithm.gradients_a_step()
+    cost, declared = _wide(subject).prepared.cost, subject.algorithm.gradients_a_step()
     if cost.step.minibatch != declared:
         raise Broken(f"{subject.name} declares gradients = {declared} a local step, but takes {cost.step.minibatch}")
     others = ((cost.step.full, "full a step"), (cost.finish.minibatch, "a round"), (cost.finish.full, "full a round"))
