@@ -112,3 +112,11 @@ def test_what_is_refused():
     plain = fedax.Problem(fedax.models.Linear(outputs=3), loss="cross_entropy")
     with pytest.raises(FedaxError, match="the model cannot be initialised on this federation"):
         fedax.simulate(plain, clients(), fedax.FedAvg(lr=0.1), rounds=1)
+
+
+def test_a_flower_loader_may_return_dictionaries():
+    pytest.importorskip("flwr")
+    from fedax.flower.rows import from_loader
+
+    for loaded in (rows(0), {"train": rows(0), "test": rows(1)}):
+        assert set(from_loader(loaded).arrays) == {"x.ids", "x.mask", "y"}

@@ -449,3 +449,39 @@ def test_what_is_refused_before_any_work():
     refused("the model Moving changes its state in evaluation too", on=problem(Moving()))
     bad = fedax.Problem(loss=lambda p, b: 0.0, init=lambda key: {"params": 1.0, "batch_stats": 2.0})
     refused("init gives batch_stats", on=bad, model_state=None)
+
+
+# -- over a network --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["average", "client"])
+def test_a_run_over_flower_is_the_simulated_one(tmp_path, rule):
+    pytest.importorskip("flwr")
+    from fedax.flower import Setting, client_app
+    from fedax.flower.server import serve
+    from flower_grid import LocalGrid
+
+    net = problem(Net(rate=0.2), trainable=lambda path: "Dense_0" not in path)
+    federation = clients((12, 12, 12))
+    work = OPTIONS | {"model_state": rule, "seed": 2, "eval_every": 3, "eval_on": ("train",)}
+    asked = Setting(net, fedax.SCAFFOLD(lr=0.05), federation=federation, **work)
+    grid = LocalGrid(tmp_path, client_app(asked), 3)
+    ours = serve(grid, asked, tmp_path / "run", {"round-timeout": 0.01}, pause=0.0)
+    theirs = fedax.simulate(net, federation, fedax.SCAFFOLD(lr=0.05), **work)
+    close(ours.model, theirs.model)
+    for key in ("train_loss", "train_loss_worst", "floats_up", "floats_down"):
+        assert ours.history[-1][key] == pytest.approx(theirs.history[-1][key], rel=1e-4), key
+    if rule == "client":
+        own = [fedax.load(path) for path in sorted(tmp_path.glob("states/*/client-*/own"))]
+        assert len(own) == 3
+        for i, kept in enumerate(own):
+            close(kept.model, theirs.personal(i))
+
+
+def test_flower_refuses_a_state_without_a_rule():
+    pytest.importorskip("flwr")
+    from fedax.flower import Setting
+
+    asked = Setting(problem(), fedax.FedAvg(lr=0.05), federation=clients(), **OPTIONS)
+    with pytest.raises(FedaxError, match="model_state must say"):
+        asked.first_parameters({})

@@ -11,7 +11,6 @@ from flax import linen as nn
 import fedax
 from conftest import regression, vector
 from fedax import randomness
-from fedax.client.device_data import Data
 from fedax.engine.api import stream
 from fedax.errors import FedaxError
 
@@ -88,7 +87,6 @@ def test_clients_keep_no_frozen_leaves():
     run_of = fedax.engine.Simulation(problem(), regression(), fedax.SCAFFOLD(lr=0.05), **OPTIONS)
     assert sum(leaf[0].size for leaf in jax.tree.leaves(run_of.state.clients)) == HEAD
     assert sum(leaf.size for leaf in jax.tree.leaves(run_of.state.server)) == 2 * HEAD
-    assert isinstance(run_of.data, Data)
 
 
 def test_saved_loaded_and_predicted(tmp_path):
