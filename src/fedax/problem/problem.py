@@ -57,7 +57,7 @@ class Problem:
     >>> line = (lambda key, x: {"slope": jnp.ones(()), "start": jnp.ones(())}, lambda p, x: p["start"] + p["slope"] * x)
     >>> tuned = Problem(line, loss="squared", trainable="slope")
     >>> tuned.init(jax.random.key(0), {"x": jnp.zeros(2)})
-    {'slope': Array(1., dtype=float32, weak_type=True), 'start': None}
+    {'slope': Array(1., dtype=float32), 'start': None}
     """
 
     def __init__(
