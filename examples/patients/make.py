@@ -74,7 +74,7 @@ def patients(rows: int, seed: int) -> pandas.DataFrame:
             "smokes": smokes,
             **labs,
             "country": "NO",
-            "note": [f"{rng.choice(NOTES)}, bed {rng.integers(1, 900)}, file {rng.integers(10**6)}" for _ in range(rows)],
+            "note": [f"{rng.choice(NOTES)}, bed {rng.integers(900)}, file {rng.integers(10**6)}" for _ in range(rows)],
             "readmitted": np.where(again, "yes", "no"),
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -25,6 +25,8 @@ class Work:
     batch_size: rows a minibatch; None for the full local gradient.
     sampling: "epochs" (reshuffled) or "iid" (with replacement).
     weighted: average by clients' rows instead of uniformly.
+    model_state: on a model with state, such as BatchNorm's statistics, what clients do with it: "average" it with their
+        uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
     personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
     """
@@ -36,6 +38,7 @@ class Work:
     batch_size: Count | None = None
     sampling: Sampling = "epochs"
     weighted: bool = False
+    model_state: Literal["average", "client"] | None = None
     personal: bool = True
     zero_below: Annotated[float, Ge(0)] = 0.01
 

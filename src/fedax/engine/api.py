@@ -42,6 +42,8 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
     join_steps: local steps of theirs; as many as the others took on average unless given.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
     checkpoint_every: seconds between two checkpoints in `out`; None for none. resume: go on from the last one there.
+    model_state: on a model with state, such as BatchNorm's statistics, what clients do with it: "average" it with their
+        uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
     protocol: whether to end with `result.by_client`, every client's metrics with the shared, the localised and its own
         model; by default where there are personal models or unseen clients.
     on_progress: called with the number of rounds done, about twice a second.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import bare
 from fedax.client.device_data import Data, Disk
 from fedax.client.round import Client, cast_like
 from fedax.engine.executors import diagnostics, squares
@@ -82,7 +83,8 @@ class DebugEngine(Engine):
         try:
             return client.work(algorithm, message, state, loop=loop)
         except Exception as error:
-            message = f"{type(algorithm).__name__}: client {number}, round {round + 1}, step {where['step']}: {error}"
+            name = type(bare(algorithm)).__name__
+            message = f"{name}: client {number}, round {round + 1}, step {where['step']}: {error}"
             if isinstance(error, DivergedError):
                 raise DivergedError(message, round=round + 1) from error
             raise FedaxError(message) from error

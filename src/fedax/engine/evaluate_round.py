@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from fedax.algorithms.base import Context
+from fedax.algorithms.with_model_state import SharedWithOwnState, clients_keep_state
 from fedax.engine.prepare import Prepared
 from fedax.engine.result import unwrap
 from fedax.engine.state import RunState
@@ -21,6 +22,7 @@ from fedax.evaluation.structure import (
     truth_of,
     value_at,
 )
+from fedax.model_state import parted
 from fedax.vectors import Mixture, Vector
 
 DIAGNOSTICS = ("drift", "diversity", "residual")  # how a round went, see executors.diagnostics
@@ -31,11 +33,16 @@ def measure(run: Prepared, state: RunState) -> dict[str, Any]:
     row: dict[str, Any] = {"round": state.round}
     algorithm, psi = run.algorithm, run.problem.regularizer
     model = unwrap(algorithm.model(state.server))
+    params = parted(model)[0]
     now = algorithm.at(Context(round=state.round, steps=run.plan.max_steps))
-    penalty = value_at(run.problem, model) if algorithm.shared and psi is not None else None
+    penalty = value_at(run.problem, params) if algorithm.shared and psi is not None else None
     for part, meter in run.meters.items():
         if algorithm.shared:
-            state.per_client[part] = meter.shared(model, run.measured)
+            if clients_keep_state(algorithm):
+                with_own = SharedWithOwnState(now)
+                state.per_client[part] = meter.personal(with_own, state.server, state.clients, run.measured)
+            else:
+                state.per_client[part] = meter.shared(model, run.measured)
             row |= summary(f"{part}_", state.per_client[part], run.problem.metrics)
             if penalty is not None:
                 row[f"{part}_objective"] = row[f"{part}_loss"] + penalty
@@ -56,14 +63,15 @@ def _structure(run: Prepared, state: RunState, psi: Any, model: Any) -> dict[str
     truth = truth_of(run.federation.info)
     row: dict[str, float] = {}
     if run.algorithm.shared:
-        row |= structure(psi, jax.device_get(model), truth, run.config.zero_below)
+        row |= structure(psi, jax.device_get(parted(model)[0]), truth, run.config.zero_below)
         row["prox_gradient"] = prox_gradient(run.problem, run.shown, run.measured, Vector(model))
     if run.personal:
-        own = unwrap(run.own_models(state))
+        models = unwrap(run.own_models(state))
+        own = parted(models)[0]
         found = personal_structure(run.problem, own, truth, run.config.zero_below)
         row |= {f"personal_{key}": value for key, value in found.items()}
         if not isinstance(own, Mixture):
-            row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, own)
+            row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, models)
         value = mean_value(run.problem, own)
         for part in run.meters:
             row[f"personal_{part}_objective"] = state.per_client[f"personal_{part}"]["loss"].overall + value

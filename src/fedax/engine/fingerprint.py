@@ -34,6 +34,8 @@ def fingerprint(run: Prepared) -> dict[str, str]:
         "executor": repr(run.executor),
         "data": f"{sorted(arrays)} {data} {ranges}",
         "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
+        "model_state": str(run.config.model_state),
+        "trainable": run.problem.frozen_name,
         "loss": run.problem.name,
         "metrics": ", ".join(run.problem.metrics),
         "regularizer": repr(run.problem.regularizer),

@@ -35,9 +35,10 @@ class Lanes:
         """first: any run of the method; path: of the checkpoint, if there is to be one, every so many seconds."""
         self.first, self.path, self.every = first.prepared, path, every
         alone = dataclasses.replace(first.config, out=None, checkpoint_every=None, resume=False)
-        same = dataclasses.replace(first.prepared, config=alone, advice=None, store=None)
-        self.runs = [Simulation.of(dataclasses.replace(same, algorithm=algorithm)) for algorithm in algorithms]
-        self.stacked = jax.tree.map(lambda *a: jnp.stack([jnp.asarray(leaf) for leaf in a]), *algorithms)
+        same = dataclasses.replace(first.prepared, config=alone, store=None)
+        self.runs = [Simulation.of(same.taking(algorithm)) for algorithm in algorithms]
+        methods = [run.prepared.algorithm for run in self.runs]
+        self.stacked = jax.tree.map(lambda *a: jnp.stack([jnp.asarray(leaf) for leaf in a]), *methods)
         many = jax.tree.map(lambda *a: jnp.stack(a), *[(run.state.server, run.state.clients) for run in self.runs])
         self.state = State(*self.first.engine.place(many))
         for lane, run in enumerate(self.runs):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import bare, clients_keep_state
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.checkpoint import Checkpoints
@@ -139,7 +140,7 @@ class Simulation:
         return agreed(pace(state.round - before, time.perf_counter() - began, run.engine.draws.rounds))
 
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
-        name = type(self.prepared.algorithm).__name__
+        name = type(bare(self.prepared.algorithm)).__name__
         hint = "the last good model is kept; a smaller lr usually helps"
         said = "" if self.prepared.advice is None else f". {self.prepared.advice}"
         return DivergedError(f"{name} {what} in round {round}: {hint}{said}", round=round, result=kept)
@@ -166,14 +167,16 @@ class Simulation:
                 kept.model, kept._personal = state.good, None
                 kept.info["rounds"] = state.history[-1]["round"]
             raise self._diverged(state.round, "gave a loss that is NaN or infinite", kept)
-        state.good = jax.device_get(unwrap(self.prepared.algorithm.model(state.server)))
+        model = unwrap(self.prepared.algorithm.model(state.server))
+        state.good = jax.device_get(self.prepared.problem.whole(model))
         return row
 
     @property
     def result(self) -> Result:
         """What the run has made so far."""
         run, state = self.prepared, self.state
-        personal = self._personal_models() if run.algorithm.personalised else None
+        own = run.algorithm.personalised or clients_keep_state(run.algorithm)
+        personal = self._personal_models() if own else None
         info = {
             "algorithm": repr(run.algorithm),
             "rounds": state.round,
@@ -183,10 +186,15 @@ class Simulation:
             "chunk": run.executor.chunk,
             "states": "devices" if run.store is None else type(run.store.slots).__name__,
         }
-        model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(run.algorithm.model(state.server))))
+        model = run.problem.whole(unwrap(jax.device_get(run.algorithm.model(state.server))))
+        model = jax.tree.map(jnp.asarray, model)
         about = record_now(self.about, run, state)
-        tabular, apply = described_table(run), getattr(run.problem.model, "apply", None)
-        kept = (info, state.by_client, about, tabular, apply)
+        problem = run.problem
+
+        def apply(model: Any, x: Any) -> Any:
+            return problem.outputs(model, {"x": x})
+
+        kept = (info, state.by_client, about, described_table(run), apply)
         return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:

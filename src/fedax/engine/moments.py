@@ -8,6 +8,7 @@ import numpy as np
 
 from fedax.algorithms import Localized
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, clients_keep_state
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import RunState, Snapshot
 from fedax.evaluation import Measurement
@@ -56,7 +57,10 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
         if local is not None:
             for part, metrics in new.measure(local, late).items():
                 note("localised", part, run.unseen, metrics)
-        if algorithm.shared:
+        if clients_keep_state(algorithm):
+            for part, metrics in new.measure(SharedWithOwnState(algorithm), late).items():
+                note("shared", part, run.unseen, metrics)
+        elif algorithm.shared:
             model = new.engine.place(algorithm.model(at.server).tree)
             for part, meter in new.meters.items():
                 note("shared", part, run.unseen, meter.shared(model, new.data))
@@ -65,6 +69,9 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
 
 def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
     """The method whose personal models are its shared one after K local steps (their mean over clients)."""
+    if isinstance(algorithm, WithModelState):
+        inner = localised(algorithm.base, steps, round)
+        return None if inner is None else WithModelState(inner, algorithm.keep)
     if not algorithm.shared or not hasattr(algorithm, "lr"):
         return None
     count = int(max(1, np.rint(np.mean(steps))))

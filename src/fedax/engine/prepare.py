@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import WithModelState, bare
 from fedax.client.cost import Cost, cost
 from fedax.client.device_data import Data, Disk, place_data
 from fedax.client.plan import Plan, make_plan
@@ -30,6 +31,7 @@ from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_store
 from fedax.errors import FedaxError
 from fedax.evaluation import Meter, smoothness
+from fedax.model_state import WithState, parted
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
 from fedax.runtime import configure, is_main_process
@@ -92,7 +94,9 @@ class Prepared:
             found = f"local_epochs={config.local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
         shown = in_memory(trained)
+        problem = problem.own_copy()
         x0 = first_parameters(problem, algorithm, shown, config.seed)
+        algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
         engine = _engine(problem, trained, plan, steps, config, x0)
         placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
         measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.place, placed)
@@ -152,6 +156,12 @@ class Prepared:
         """Whether the run ends with every client's metrics."""
         asked = self.config.protocol
         return self.personal or len(self.unseen) > 0 if asked is None else asked
+
+    def taking(self, algorithm: Algorithm) -> Prepared:
+        """The same run of another method of the same kind."""
+        rule = self.config.model_state
+        other = with_model_state(self.problem, algorithm, self.x0, rule, self.plan.batch)
+        return dataclasses.replace(self, algorithm=other, advice=None)
 
     def start(self) -> RunState:
         """The state before the first round."""
@@ -213,12 +223,37 @@ def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federat
     problem.check(params, federation.arrays)
     psi = problem.regularizer
     algorithm.refuse(psi)
-    if psi is not None and not psi.feasible(params):
+    if psi is not None and not psi.feasible(parted(params)[0]):
         raise FedaxError(f"the first parameters lie outside {psi}: start the model inside the constraint")
     if psi is not None and not psi.smooth and not algorithm.composite:
         name = type(algorithm).__name__
         log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
     return Vector(params)
+
+
+def with_model_state(
+    problem: Problem, algorithm: Algorithm, x0: Vector, rule: str | None, batch_size: int | None
+) -> Algorithm:
+    """The method as a run takes it: on a model that draws or keeps state, with what clients do about that.
+
+    rule: "average", "client" or None, as a run's `model_state` says.
+    """
+    stateful = isinstance(x0.tree, WithState)
+    if stateful and rule is None:
+        state = x0.tree.state
+        named = f" ({', '.join(map(str, state))})" if isinstance(state, Mapping) else ""
+        raise FedaxError(
+            f"the model has state{named}: model_state must say what clients do with it, 'average' it with their "
+            "uploads or keep it by the 'client'"
+        )
+    if rule is not None and not stateful:
+        raise FedaxError(f"model_state is {rule!r}: the model has no state, so it must be left out")
+    if not stateful and not problem.draws:
+        return algorithm
+    if batch_size is None:
+        what = "has state" if stateful else "draws random numbers"
+        raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
+    return WithModelState(bare(algorithm), rule or "average")
 
 
 def check_evaluated(personal: bool, algorithm: Algorithm) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import bare
 from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
@@ -25,7 +26,7 @@ def describe(run: Prepared) -> Record:
     """What a run made in Python is: the fields that a file would have, as far as they are known."""
     options = {name: value for name, value in vars(run.config).items() if name not in _ELSEWHERE}
     problem, about = run.problem, run.whole.info
-    method = written_out(run.algorithm, {})
+    method = written_out(bare(run.algorithm), {})
     psi = problem.regularizer
     experiment = {
         "source": "python",

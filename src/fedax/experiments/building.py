@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         augment=augment,
         gradients=experiment.problem.gradients or (),
         metrics=experiment.problem.metrics,
+        trainable=experiment.problem.trainable,
     )
     check_outputs(made.metrics.values(), outputs)
     return made, federation
@@ -77,11 +79,14 @@ def _loss(asked: str | None, federation: Federation) -> str:
 
 
 def _augment(asked: str | None, federation: Federation) -> Any:
-    shape = federation.arrays["x"].shape[1:]
-    if asked is not None and len(shape) < 2:
+    if asked is None:
+        return None
+    shape = federation.arrays["x"].shape[1:] if "x" in federation.arrays else ()
+    if len(shape) < 2:
         dataset = federation.info["dataset"]
         raise FedaxError(
-            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {shape[0]} numbers each"
+            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {math.prod(shape)} numbers "
+            "each"
         )
     return asked
 

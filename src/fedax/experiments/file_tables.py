@@ -225,13 +225,15 @@ class RegularizerTable(NamedTable):
 
 
 class ProblemTable(Table):
-    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss."""
+    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss.
+    trainable: a pattern for the paths of the leaves that are trained, all unless given."""
 
     loss: str | None = None
     regularizer: RegularizerTable | None = None
     augment: str | None = None
     gradients: list[dict[str, Any]] | None = None
     metrics: list[str] = []
+    trainable: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("gradients")
     @classmethod

@@ -15,11 +15,12 @@ import jax
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import bare
 from fedax.client.plan import Plan, Work, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import source
-from fedax.engine.prepare import check_evaluated, first_parameters
+from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
 from fedax.experiments.resolved import resolved_run
@@ -81,6 +82,7 @@ class Setting(Work):
             Mean(self.secure)
             if cohort < FEWEST:
                 raise FedaxError(f"secure is {self.secure}: it needs a cohort of {FEWEST} or more, not {cohort}")
+        object.__setattr__(self, "problem", self.problem.own_copy())
         object.__setattr__(self, "clients", given)
         object.__setattr__(self, "cohort", cohort)
 
@@ -90,11 +92,13 @@ class Setting(Work):
         schedule = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
         about = {
             "algorithm": repr(self.algorithm),
-            "version of the method": source(type(self.algorithm)),
+            "version of the method": source(type(bare(self.algorithm))),
             "seed": str(self.seed),
             "rounds": str(self.rounds),
             "clients": f"{self.cohort} of {self.clients}",
             "work": repr(schedule),
+            "model_state": str(self.model_state),
+            "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
             "loss": self.problem.name,
@@ -114,12 +118,15 @@ class Setting(Work):
         return hashlib.sha256(json.dumps(self.described, sort_keys=True).encode()).hexdigest()[:12]
 
     def first_parameters(self, layout: Layout) -> Vector:
-        """x0, the same wherever it is made, from the layout of a row."""
+        """x0, the same wherever it is made, from the layout of a row; from now on `algorithm` knows of its state."""
         shown = self.federation
         if shown is None:
             shown = Federation.from_clients([{k: np.zeros((2, *shape), dtype) for k, (shape, dtype) in layout.items()}])
         try:
-            return first_parameters(self.problem, self.algorithm, shown, self.seed)
+            x0 = first_parameters(self.problem, self.algorithm, shown, self.seed)
+            taken = with_model_state(self.problem, self.algorithm, x0, self.model_state, self.batch_size)
+            object.__setattr__(self, "algorithm", taken)
+            return x0
         except (TypeError, ValueError) as error:
             raise not_taken(layout, error) from error
 
@@ -239,4 +246,5 @@ def _without_data(experiment: Experiment) -> Problem:
         augment=table.augment,
         gradients=table.gradients or (),
         metrics=table.metrics,
+        trainable=table.trainable,
     )

@@ -53,22 +53,25 @@ def tree(structure: Any, leaves: Mapping[str, Any]) -> Any:
     >>> tree({"dict": {"w": "w", "b": {"list": ["b.0"]}}}, {"w": 1.0, "b.0": 2.0})
     {'w': 1.0, 'b': [2.0]}
     """
-    if isinstance(structure, str):
-        return leaves[structure]
-    for kind in ("dict", "mixture"):
-        if kind in structure:
-            return {key: tree(value, leaves) for key, value in structure[kind].items()}
-    return [tree(value, leaves) for value in structure.get("list", structure.get("tuple"))]
+    if structure is None or isinstance(structure, str):
+        return None if structure is None else leaves[structure]
+    (inside,) = structure.values()
+    if isinstance(inside, Mapping):
+        return {key: tree(value, leaves) for key, value in inside.items()}
+    return [tree(value, leaves) for value in inside]
 
 
-def of_client(stacked: Any, client: int) -> Any:
-    """One client's parameters out of all clients' stacked ones.
+def of_client(stacked: Any, client: int, shared: Any) -> Any:
+    """One client's parameters out of all clients' stacked ones; those that are not trained are the shared model's.
 
-    >>> of_client({"w": np.array([[1.0], [2.0]])}, 1)
-    {'w': array([2.])}
+    >>> of_client({"w": np.array([[1.0], [2.0]]), "frozen": None}, 1, {"w": 0.0, "frozen": 3.0})
+    {'w': array([2.]), 'frozen': 3.0}
     """
+    if stacked is None:
+        return shared
     if isinstance(stacked, Mapping):
-        return {key: of_client(value, client) for key, value in stacked.items()}
+        mixed = set(stacked) == {"own", "shared", "weight"}
+        return {key: of_client(value, client, shared if mixed else shared[key]) for key, value in stacked.items()}
     if isinstance(stacked, list | tuple):
-        return [of_client(value, client) for value in stacked]
+        return [of_client(value, client, shared[i]) for i, value in enumerate(stacked)]
     return np.asarray(stacked)[client]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,16 @@ def described_model(module: Any, name: str | None = None) -> dict[str, Any] | No
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """What predicts: a preparation, the parameters of the shared model and perhaps of the clients' own, stacked.
+    """What predicts: a preparation, the parameters of the shared model and perhaps of the clients' own.
 
-    model: by name, as `described_model` says it. shared: whether there is a shared model. apply: a function of
-    (parameters, inputs), for models that a file cannot name.
+    model: by name, as `described_model` says it. personal: from a client's number to its own parameters. shared:
+    whether there is a shared model. apply: a function of (parameters, inputs), for models that a file cannot name.
     """
 
     preparation: Preparation
     model: Mapping[str, Any] | None
     params: Any
-    personal: Any = None
+    personal: Callable[[int], Any] | None = None
     shared: bool = True
     apply: Callable[[Any, Any], Any] | None = None
 
@@ -68,12 +69,13 @@ class Predictor:
             raise FedaxError(f"{folder} has no model: the run has not come to its end")
         params, personal = tree(about["structure"], load_file(folder / MODEL)), None
         if (folder / PERSONAL).is_file():
-            personal = tree(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
+            stacked = tree(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
+            personal = functools.partial(of_client, stacked, shared=params)
         return cls.of(content, params, personal)
 
     @classmethod
     def of(cls, content: Mapping[str, Any], params: Any, personal: Any, apply: Any = None) -> Predictor:
-        """From what preparation.json says, and parameters."""
+        """From what preparation.json says, parameters, and a function that gives a client's own."""
         made = Preparation.from_json(content)
         return cls(made, content.get("model"), params, personal, content.get("shared", True), apply)
 
@@ -140,7 +142,7 @@ class Predictor:
         numbers = np.array([known[name] for name in names])
         for number in np.unique(numbers):
             rows = np.flatnonzero(numbers == number)
-            part = self._run(of_client(self.personal, int(number)), x[rows])
+            part = self._run(self.personal(int(number)), x[rows])
             made = np.zeros((len(x), part.shape[1])) if made is None else made
             made[rows] = part
         assert made is not None
@@ -148,23 +150,20 @@ class Predictor:
 
     def _run(self, params: Any, x: Array) -> Array:
         if self.model is not None and self.model["name"] in PLAIN:
-            plain: Array = outputs(params, x)
-            return plain
-        apply = self.apply
-        if apply is None:
-            if self.model is None:
-                raise FedaxError("the run's model is of your own class: predict with the result of `simulate` itself")
-            options = {key: value for key, value in self.model.items() if key not in ("name", "outputs")}
-            apply = model(self.model["name"], outputs=self.model["outputs"], **options).apply
-        found = np.asarray(_mixed(apply, params, x), np.float64)
+            found: Array = outputs(params if isinstance(params, Mapping) else vars(params), x)
+            return found
+        found = np.asarray((self.apply or self._named())(params, x), np.float64)
         return found.reshape(len(x), -1)
 
+    def _named(self) -> Callable[[Any, Any], Any]:
+        """The outputs of a model that a file names."""
+        if self.model is None:
+            raise FedaxError("the run's model is of your own class: predict with the result of `simulate` itself")
+        from fedax.problem import Problem
 
-def _mixed(apply: Callable[[Any, Any], Any], params: Any, x: Array) -> Any:
-    if isinstance(params, Mapping) and set(params) == {"own", "shared", "weight"}:
-        share = float(params["weight"])
-        return share * apply(params["own"], x) + (1 - share) * apply(params["shared"], x)
-    return apply(params, x)
+        options = {key: value for key, value in self.model.items() if key not in ("name", "outputs")}
+        problem = Problem(model(self.model["name"], outputs=self.model["outputs"], **options), loss="squared")
+        return lambda params, x: problem.outputs(params, {"x": x})
 
 
 def as_frame(table: Any) -> Any:

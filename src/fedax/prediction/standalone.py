@@ -35,11 +35,10 @@ def load(folder: str | Path, client: str | None = None) -> Callable[[Any], Any]:
         raise ValueError(f"unknown client {client!r}: it must be one of {', '.join(about['clients'])}")
     if client is None and not about["shared"]:
         raise ValueError("there is no shared model: name a client")
+    params = forward.tree(stored["structure"], load_file(home / "model.safetensors"))
     if client is not None and own.is_file():
         stacked = forward.tree(stored["personal"], load_file(own))
-        params = forward.of_client(stacked, about["clients"].index(client))
-    else:
-        params = forward.tree(stored["structure"], load_file(home / "model.safetensors"))
+        params = forward.of_client(stacked, about["clients"].index(client), params)
 
     def predict(frame: Any) -> Any:
         cells, problems = applying.parse(about["columns"], frame)
