@@ -22,7 +22,7 @@ from fedax.engine.devices import say_once
 from fedax.engine.evaluate_round import measure
 from fedax.engine.moments import moments
 from fedax.engine.prepare import Prepared
-from fedax.engine.record import described_table, record_now
+from fedax.engine.record import assessment, described_table, record_now
 from fedax.engine.result import Result, unwrap
 from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
@@ -194,7 +194,7 @@ class Simulation:
         def apply(model: Any, x: Any) -> Any:
             return problem.outputs(model, {"x": x})
 
-        kept = (info, state.by_client, about, described_table(run), apply)
+        kept = (info, state.by_client, about, described_table(run), apply, assessment(run))
         return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:

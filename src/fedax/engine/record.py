@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from fedax.algorithms.with_model_state import bare
 from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
+from fedax.evaluation.assessment import assess
+from fedax.evaluation.constant import constant_predictor
 from fedax.outside import is_outside
 from fedax.prediction.predictor import described_model
 from fedax.runs.folder import Record, Values, describe_clients
@@ -52,6 +55,24 @@ def described_table(run: Prepared) -> dict[str, Any] | None:
         return None
     about = {"model": described_model(run.problem.model), "loss": run.problem.name, "shared": run.algorithm.shared}
     return {**made.as_json(), **about}
+
+
+def assessment(run: Prepared) -> Callable[[Any], dict[str, Any]]:
+    """A function of a run's result that says what its model must beat, and of one on a table how good it is in more
+    than one number. It holds on to the data, and to nothing on the devices."""
+    problem, trained, whole = run.problem, run.federation, run.whole
+    parts, shared = list(run.meters), run.algorithm.shared
+
+    def made(result: Any) -> dict[str, Any]:
+        constant = constant_predictor(problem, trained, parts)
+        found: dict[str, Any] = {} if constant is None else {"constant": constant}
+        prepared = whole.info.get("preparation")
+        if isinstance(prepared, Preparation) and problem.model is not None:
+            own = result.personal if result.has_personal else None
+            found["quality"] = assess(problem, whole, prepared.labels, result.model if shared else None, own)
+        return found
+
+    return made
 
 
 def used(run: Prepared) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState
+from fedax.prediction.coefficients import LINEAR, coefficients
 from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
 from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
+    ASSESSMENT,
     CLIENTS,
+    COEFFICIENTS,
     EXPERIMENT,
     HISTORY,
     INFO,
@@ -54,6 +57,7 @@ class Result:
         record: Record | None = None,
         tabular: dict[str, Any] | None = None,
         apply: Any = None,
+        assess: Callable[[Result], dict[str, Any]] | None = None,
     ) -> None:
         self.history = history
         self.model = model  #: the shared model's parameters, a tree as the problem's init made it
@@ -62,7 +66,7 @@ class Result:
         self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
         self.record = record  #: what its directory says beside history and models
         self.tabular = tabular  #: of a run on a table, its preparation and its model, as preparation.json has them
-        self._personal, self._apply = personal, apply
+        self._personal, self._apply, self._assess = personal, apply, assess
 
     @property
     def has_personal(self) -> bool:
@@ -107,6 +111,24 @@ class Result:
         """
         return self.predictor.predict_proba(table, client)
 
+    def coefficients(self) -> Any:
+        """What a linear model on a table has learnt, as a pandas table: a coefficient for each unit of a column, for
+        each standard deviation of it, whether it is zero, and each client's own.
+
+        >>> import fedax, pandas
+        >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "price": [3.5, 5.5, 2.5, 6.5] * 9})
+        >>> federation = fedax.data.from_table(table, label="price", partition=fedax.data.IID(2))
+        >>> problem = fedax.Problem(fedax.models.model("linear", outputs=1), loss="squared")
+        >>> result = fedax.simulate(problem, federation, fedax.FedAvg(lr=0.5), rounds=30)
+        >>> result.coefficients()[["feature", "coefficient"]].round(3).to_dict("list")
+        {'feature': ['(intercept)', 'age'], 'coefficient': [0.5, 0.1]}
+        """
+        predictor = self.predictor
+        names = predictor.preparation.clients if predictor.personal is not None else ()
+        own = {name: jax.device_get(self.personal(i)) for i, name in enumerate(names)}
+        shared = predictor.params if predictor.shared else None
+        return coefficients(predictor.preparation, predictor.model, shared, own)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
         from fedax.report import write
@@ -142,6 +164,12 @@ class Result:
             write_whole(folder / PERSONAL, save(_flat(self._personal)))
         if self.tabular is not None:
             write_json(folder / PREPARATION, self.tabular)
+            if (self.tabular.get("model") or {}).get("name") in LINEAR:
+                write_whole(
+                    folder / COEFFICIENTS, self.coefficients().to_csv(index=False, lineterminator="\n").encode()
+                )
+        if self._assess is not None and runtime.is_main_process():
+            write_json(folder / ASSESSMENT, self._assess(self))
         write_whole(folder / HISTORY, self.history.lines())
         own = structure if self._personal is None else _structure(self._personal)
         info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
@@ -174,8 +202,9 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
     except Exception as error:
         raise FedaxError(f"{folder} cannot be read: {error}") from error
-    tabular = read_json(folder / PREPARATION)
-    return Result(history, model, personal, about["clients"], about["info"], by_client, _recorded(folder), tabular)
+    tabular, assessed = (read_json(folder / name) for name in (PREPARATION, ASSESSMENT))
+    kept = (about["clients"], about["info"], by_client, _recorded(folder), tabular)
+    return Result(history, model, personal, *kept, assess=None if assessed is None else lambda _: assessed)
 
 
 def _recorded(folder: Path) -> Record | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.prediction.exported import can_predict
 from fedax.report.columns import STRUCTURE, number, parse, text
 from fedax.report.fairness import tuned
 from fedax.report.sentences import stop, summary
@@ -54,15 +53,15 @@ def files(run: RecordedRun) -> list[Path]:
     return [path for name in names if (path := run.folder / name).is_file()]
 
 
-def card(run: RecordedRun) -> str:
-    """The card of a run's model, as Markdown."""
+def card(run: RecordedRun, *, predicts: bool = False) -> str:
+    """The card of a run's model, as Markdown; predicts: predict.py lies beside it."""
     method = str(run.get("algorithm", "name") or run.label)
     head = f"---\nlibrary_name: fedax\ntags:\n- federated-learning\n- {method}\n---\n\n# {run.label} on {_data(run)}\n"
     parts = {
         "": f"A model made by {method}, a method of federated optimisation, with Fedax. {summary([run])} {stop(run)}",
         "Files": _files(run),
         "Metrics": _metrics(run),
-        **({"Predicting": PREDICT} if can_predict(run.folder) else {}),
+        **({"Predicting": PREDICT} if predicts else {}),
         "Loading": f"```python\n{_load(run)}```\n\nThe weights alone: `safetensors.numpy.load_file('{MODEL}')`.",
         "Experiment": _experiment(run),
         "Licence": "None is given: add one here. The data's own licence may bind the choice.",
