@@ -83,10 +83,11 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     if not lines:
         return
     about = Metric("test", metric)
-    moments = [m for m in ("chosen", "last") if any(line["moment"] == m for line in lines)][:1]
-    for group in worth(lines):
-        here = [line for line in lines if line["moment"] == moments[0] and line["group"] == group]
-        console.print(_protocol_table(here, group, moments[0], about))
+    moment = next(m for m in ("chosen", "last") if any(line["moment"] == m for line in lines))
+    there = [line for line in lines if line["moment"] == moment]  # at round 0 nobody has taken part yet
+    for group in worth(there):
+        here = [line for line in there if line["group"] == group]
+        console.print(_protocol_table(here, group, moment, about))
     own = {line["algorithm"] for line in lines if line["model"] == "personal"}
     without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
     if without:
