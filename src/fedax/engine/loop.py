@@ -194,7 +194,8 @@ class Simulation:
         def apply(model: Any, x: Any) -> Any:
             return problem.outputs(model, {"x": x})
 
-        kept = (info, state.by_client, about, described_table(run), apply, assessment(run))
+        tabular = described_table(problem, run.algorithm, run.whole)
+        kept = (info, state.by_client, about, tabular, apply, assessment(run))
         return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:

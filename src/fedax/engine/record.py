@@ -12,6 +12,7 @@ import numpy as np
 
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import bare
+from fedax.data.federation import Federation
 from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
@@ -19,6 +20,7 @@ from fedax.evaluation.assessment import assess
 from fedax.evaluation.constant import constant_predictor
 from fedax.outside import is_outside
 from fedax.prediction.predictor import described_model
+from fedax.problem import Problem
 from fedax.runs.folder import Record, Values, describe_clients
 
 #: Options that do not say what a run is.
@@ -48,12 +50,12 @@ def describe(run: Prepared) -> Record:
     return Record(experiment, run.config.rounds, functools.partial(describe_clients, run.whole))
 
 
-def described_table(run: Prepared) -> dict[str, Any] | None:
-    """Of a run on a table, what prediction needs besides the parameters."""
-    made = run.whole.info.get("preparation")
-    if not isinstance(made, Preparation) or run.problem.model is None:
+def described_table(problem: Problem, algorithm: Algorithm, federation: Federation | None) -> dict[str, Any] | None:
+    """Of a run on a table, what prediction needs besides the parameters; None for other runs."""
+    made = None if federation is None else federation.info.get("preparation")
+    if not isinstance(made, Preparation) or problem.model is None:
         return None
-    about = {"model": described_model(run.problem.model), "loss": run.problem.name, "shared": run.algorithm.shared}
+    about = {"model": described_model(problem.model), "loss": problem.name, "shared": algorithm.shared}
     return {**made.as_json(), **about}
 
 
