@@ -14,7 +14,7 @@ from typing import Any
 
 from fedax.algorithms import aggregation
 from fedax.algorithms.base import algorithm, choice, integer, method, number
-from fedax.algorithms.localized import OfBase
+from fedax.algorithms.localised import OfBase
 from fedax.errors import FedaxError
 from fedax.vectors import Vector
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from fedax import randomness
 from fedax.algorithms.aggregation import mean
 from fedax.algorithms.base import Algorithm, Context, Oracle, algorithm, choice, method
-from fedax.algorithms.localized import OfBase
+from fedax.algorithms.localised import OfBase
 from fedax.model_state import joined, parted, running
 from fedax.vectors import Vector, repeat
 
