@@ -229,5 +229,5 @@ def test_batch_statistics_are_never_trained_by_gradient():
         def __call__(self, x):
             return nn.Dense(1)(nn.BatchNorm(use_running_average=True)(x))
 
-    with pytest.raises(FedaxError, match="the model keeps batch_stats beside its params"):
+    with pytest.raises(FedaxError, match=r"the model has state \(batch_stats\): model_state must say"):
         model(fedax.FedAvg(lr=0.01), fedax.Problem(Net(), loss="squared"))

@@ -79,9 +79,7 @@ def by_hand(asked, cohorts):
     method = asked.algorithm
     x0 = asked.first_parameters({})
     data = Data.of(asked.federation.arrays, asked.federation.train, np.full(asked.clients, asked.local_steps))
-    plan = make_plan(
-        asked.federation, asked.rounds, asked.cohort, asked.local_steps, None, asked.batch_size, "epochs", False
-    )[0]
+    plan = make_plan(asked.federation, asked, cohort=asked.cohort)[0]
     server, states = method.init(x0), dict.fromkeys(range(asked.clients), method.client_init(x0))
 
     @jax.jit

@@ -401,8 +401,8 @@ def _histograms(records: Floats) -> Floats:
     positive = label[:, None] == (np.arange(count) if count > 1 else 1)
     flat = (np.arange(count) * 2 + positive) * BINS + place
     # by weights, so that the table is made of floats at once: a client fills few of its bins
-    table: Any = np.bincount(flat.ravel(), np.ones(flat.size), count * 2 * BINS)
-    return np.asarray(table, np.float64).reshape(count, 2, BINS)
+    table: Floats = np.bincount(flat.ravel(), np.ones(flat.size), count * 2 * BINS).astype(np.float64, copy=False)
+    return table.reshape(count, 2, BINS)
 
 
 def _over_classes(table: Floats, areas: Callable[[Floats, Floats], Floats]) -> float:

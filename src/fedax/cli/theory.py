@@ -37,8 +37,9 @@ def advise(
     fedax advise experiment.toml --apply --out better.toml
     """
     from fedax.cli.console import console
+    from fedax.engine.prepare import in_memory
     from fedax.experiments import read
-    from fedax.experiments.building import in_memory, prepare
+    from fedax.experiments.building import prepare
     from fedax.papers.theory import estimate
     from fedax.papers.theory.advice import with_theorem
     from fedax.runtime import configure

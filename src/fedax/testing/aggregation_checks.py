@@ -29,14 +29,15 @@ def aggregation(subject: Subject) -> str:
 
 def _uploads(trial: DrivenRun) -> tuple[Any, np.ndarray[Any, Any]]:
     """The first cohort's uploads, stacked, and their weights by rows."""
-    run, algorithm, who = trial.simulation, trial.algorithm, trial.cohort(0)
-    message = algorithm.broadcast(run.state.server)
+    run, algorithm, who = trial.prepared, trial.algorithm, trial.cohort(0)
+    state = trial.state
+    message = algorithm.broadcast(state.server)
 
     @jax.jit
     def upload(number: Any, state: Any) -> Any:
         return dataclasses.replace(trial.client(0), number=number).work(algorithm, message, state)[0]
 
-    made = [upload(np.int32(i), jax.tree.map(lambda a, i=i: a[i], run.state.clients)) for i in who]
+    made = [upload(np.int32(i), jax.tree.map(lambda a, i=i: a[i], state.clients)) for i in who]
     data: Any = run.data
     weights = np.asarray(data.count)[np.asarray(who)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *made), weights.astype(np.float32)
@@ -45,12 +46,12 @@ def _uploads(trial: DrivenRun) -> tuple[Any, np.ndarray[Any, Any]]:
 def _mean(subject: Subject) -> str:
     """A round that weighs clients by their rows, against the weighted mean of its clients' uploads."""
     trial = subject.trial(_weighted(subject))
-    run, algorithm = trial.simulation, subject.algorithm
+    run, algorithm, before = trial.prepared, subject.algorithm, trial.state
     uploads, weights = _uploads(trial)
     total = jax.tree.map(lambda u: jnp.tensordot(jnp.asarray(weights, u.dtype), u, 1) / weights.sum(), uploads)
     plan = run.plan
     ctx = Context(0, 0, plan.max_steps, plan.cohort, plan.clients, run.problem.regularizer, seed=run.engine.seed)
-    expected = cast_like(algorithm.at(ctx).update(run.state.server, total, ctx), run.state.server)
+    expected = cast_like(algorithm.at(ctx).update(before.server, total, ctx), before.server)
     expected = jax.tree.map(np.asarray, expected)
     distance = gap(trial.advance().state.server, expected)
     if not distance <= TOLERANCE:

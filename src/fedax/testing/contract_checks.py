@@ -106,9 +106,9 @@ def _attributes(algorithm: Algorithm) -> dict[str, str]:
 
 def start(trial: DrivenRun) -> Any:
     """The first parameters of a trial's problem."""
-    run = trial.simulation
+    run = trial.prepared
     sample = {k: v[:2] for k, v in run.data.arrays.items()}
-    return run.problem.init(jax.random.key(run.seed), sample)
+    return run.problem.init(jax.random.key(run.config.seed), sample)
 
 
 def shapes(subject: Subject) -> str:

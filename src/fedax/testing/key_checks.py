@@ -71,7 +71,7 @@ def draws(subject: Subject) -> Found:
     """
     algorithm = subject.algorithm
     trial = subject.trial(smooth(quadratics(subject.seed)[0], local_steps=2))
-    run = trial.simulation
+    run = trial.prepared
     data: Any = run.data
 
     def call(function: str, body: Any, *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedax.algorithms.base import Algorithm, within
 from fedax.engine import load
-from fedax.engine.rounds import State
+from fedax.engine.state import State
 from fedax.schedules import Schedule
 from fedax.testing.driven_run import ROUNDS, TOLERANCE, DrivenRun, Subject, apart, gap, shown
 from fedax.testing.findings import Broken, Skipped
@@ -56,9 +56,9 @@ def client_order(subject: Subject) -> str:
 
 def _backwards(trial: DrivenRun) -> DrivenRun:
     """Have each round's cohort run from its last client to its first."""
-    engine: Any = trial.simulation.engine
-    drawn = engine.cohorts
-    engine.cohorts = lambda first, count: np.ascontiguousarray(drawn(first, count)[:, ::-1])
+    draws: Any = trial.prepared.engine.draws
+    drawn = draws.block
+    draws.block = lambda number: np.ascontiguousarray(drawn(number)[:, ::-1])
     return trial
 
 
@@ -100,7 +100,7 @@ def sitting_out(subject: Subject) -> str:
         raise Skipped("a client keeps nothing")
     trial, kept = subject.trial(subject.uneven), 0
     for before, after in zip(subject.states, subject.states[1:], strict=False):
-        away = sorted(set(range(trial.simulation.plan.clients)) - set(trial.cohort(before.round)))
+        away = sorted(set(range(trial.prepared.plan.clients)) - set(trial.cohort(before.round)))
         for i in away:
             was, now = (jax.tree.map(lambda a, i=i: a[i], s.clients) for s in (before, after))
             if apart(was, now):
@@ -117,7 +117,7 @@ def unequal_steps(subject: Subject) -> str:
     if subject.algorithm.lockstep:
         raise Skipped("its clients take equally many steps")
     plain = subject.trial(subject.uneven)
-    usual = plain.simulation.steps
+    usual = plain.prepared.steps
     watched = max(plain.cohort(0), key=lambda i: int(usual[i]))
     steps = [int(k) if i == watched else 1 for i, k in enumerate(usual)]
     short = subject.trial(subject.uneven).work(steps)
@@ -190,7 +190,7 @@ def save_and_load(subject: Subject) -> str:
     if difference:
         where = f"stopped after round {half.round} and continued to {end.round}"
         raise Broken(f"{subject.name}: a run {where} is not the uninterrupted one: {difference}")
-    result = trial.simulation.result
+    result = trial.result
     with tempfile.TemporaryDirectory() as folder:
         again = load(result.save(folder))
     everyone = range(result.clients)
