@@ -76,7 +76,7 @@ def test_a_method_uses_vectors_only(path):
 
 ROOMS = ("client", "engine", "evaluation", "problem", "report", "runs", "flower", "experiments", "cli")
 #: the yardsticks of personal methods: the shared model after local steps, and training alone
-YARDSTICKS = {"Localized", "LocalOnly"}
+YARDSTICKS = {"Localised", "LocalOnly"}
 
 
 @pytest.mark.parametrize("room", ROOMS)
