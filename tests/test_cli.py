@@ -233,7 +233,7 @@ def test_version(type_: Fedax) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("algorithms", ["SCAFFOLD", "control", "server_lr", "personal", "Karimireddy"]),
+        ("algorithms", ["SCAFFOLD", "2 d, 2 d", "server_lr", "personal", "Karimireddy"]),
         ("datasets", ["digits", "handwritten", "lasso", "thesis-IV", "test_rows = 32", "haxby"]),
         ("models", ["mlp", "hidden = [200, 200]"]),
         ("partitions", ["Dirichlet", "min_rows = 1"]),

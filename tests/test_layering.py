@@ -63,6 +63,7 @@ def test_a_method_uses_vectors_only(path):
         "typing",
         "collections.abc",
         "fedax.algorithms",
+        "fedax.bounds",
         "fedax.vectors",
         "fedax.errors",
         "fedax.lazy_optax",

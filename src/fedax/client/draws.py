@@ -65,11 +65,12 @@ class Draws:
     def cohorts(self, first: int, last: int) -> Cohorts:
         """The clients of the rounds first .. last-1, one row a round."""
         blocks = range(first // self.rounds, (last - 1) // self.rounds + 1)
-        every = np.concatenate([self._block(block) for block in blocks])
+        every = np.concatenate([self.block(block) for block in blocks])
         begin = first - blocks.start * self.rounds
         return every[begin : begin + last - first]
 
-    def _block(self, block: int) -> Cohorts:
+    def block(self, block: int) -> Cohorts:
+        """The cohorts of a block, by its number."""
         if self._cohorts is None or self._cohorts[0] != block:
             rounds = np.arange(block * self.rounds, (block + 1) * self.rounds, dtype=np.int32)
             drawn = cohorts_program(self.plan.clients, self.plan.cohort)(self.seed, rounds)
@@ -78,7 +79,7 @@ class Draws:
 
     def who(self, round: int) -> Cohorts:
         """The block of a round: its cohorts [rounds, places]."""
-        return np.pad(self._block(round // self.rounds), ((0, 0), (0, self.places - self.plan.cohort)))
+        return np.pad(self.block(round // self.rounds), ((0, 0), (0, self.places - self.plan.cohort)))
 
     def rows(self, round: int, count: Any) -> Any:
         """The block of a round: its minibatches' rows [rounds, places, steps, batch]; () for full local gradients.

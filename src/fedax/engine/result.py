@@ -17,6 +17,7 @@ from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState
 from fedax.problem.trainable import filled
+from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
     CLIENTS,
     EXPERIMENT,
@@ -112,7 +113,10 @@ class Result:
 
     def __repr__(self) -> str:
         last = self.history[-1] if self.history else {}
-        shown = {k: round(v, 4) for k, v in last.items() if k in ("round", "test_accuracy", "test_loss", "train_loss")}
+        plain = {key: found for key in last if (found := parse(key)) and not found.statistic}
+        held_out = next((part for part in PARTS if any(found.part == part for found in plain.values())), "")
+        names = ["round", *(key for key, found in plain.items() if found.part == held_out), "train_loss"]
+        shown = {key: round(value, 4) for key, value in last.items() if key in names}
         return f"Result({self.info.get('algorithm', '')}, {shown})"
 
 
