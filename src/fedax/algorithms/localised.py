@@ -141,3 +141,23 @@ class Localised(OfBase):
             return rows.prox(v - lr * rows.grad(v), lr)
 
         return repeat(self.steps, step, x)
+
+
+@algorithm
+class Given(Algorithm):
+    """No training: the shared model is the one that is given, for `Localised` to start from.
+
+    lr: the rate of its steps, above 0.
+    """
+
+    lr: Rate = rate()
+
+    def model(self, server: Vector) -> Vector:
+        return server
+
+
+@algorithm
+class GivenComposite(Given):
+    """`Given` on a problem whose regularizer is taken by its prox."""
+
+    composite = True
