@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fedax.experiments.folder import run_folders
 from sklearn.linear_model import Lasso
 
 import fedax
 from fedax.evaluation.structure import structure
-from fedax.experiments.folder import run_folders
 from fedax.models import model
 from fedax.regularizers import L1, Nuclear
 
