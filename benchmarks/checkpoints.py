@@ -72,8 +72,7 @@ def measure(name: str, rounds: int, repeats: int) -> dict[str, Any]:
         run.begin()
 
         def train() -> None:
-            run.state, good = run.engine.advance(run.algorithm, run.state, rounds, run.data)
-            assert good
+            assert run.advance(rounds)
 
         parts = {"round": train, "evaluation": run.record, "checkpoint": run.checkpoints.save}
         for repeat in range(repeats + 1):  # the first compiles, and is left out

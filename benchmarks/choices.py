@@ -77,7 +77,7 @@ def batched(repeats: int) -> Iterator[dict[str, Any]]:
                 executor=how,
                 protocol=False,
             )
-            work = step_floats(task, run.x0.tree, federation.arrays, run.plan, run.plan.max_steps)
+            work = step_floats(task, run.prepared.x0.tree, federation.arrays, run.prepared.plan, run.prepared.steps)
             who[how] = functools.partial(rounds_of(run), ROUNDS)
         took = in_turn(who, repeats)
         ratio = quartiles([a / b for a, b in zip(took["looped"], took["batched"], strict=True)])
@@ -102,7 +102,7 @@ def chunk(repeats: int) -> Iterator[dict[str, Any]]:
             chunk=size,
             protocol=False,
         )
-        name = f"{run.executor.chunk} clients" + (", chosen" if size is None else "")
+        name = f"{run.prepared.executor.chunk} clients" + (", chosen" if size is None else "")
         who[name] = functools.partial(rounds_of(run), ROUNDS)
     for name, took in in_turn(who, repeats).items():
         yield {"what": name, "ms a round": quartiles([t / ROUNDS for t in took])}
@@ -115,9 +115,9 @@ def block(repeats: int) -> Iterator[dict[str, Any]]:
         for rows in BLOCKS:
             measure.BLOCK = rows
             run = simulation(task, f"{folder}/{rows}")
-            (meter,) = run.meters.values()
-            here = run.algorithm.model(run.state.server).tree
-            who[f"{rows} rows" + ", chosen" * (rows == ours)] = functools.partial(meter.shared, here, run.data)
+            (meter,) = run.prepared.meters.values()
+            here = run.prepared.algorithm.model(run.state.server).tree
+            who[f"{rows} rows" + ", chosen" * (rows == ours)] = functools.partial(meter.shared, here, run.prepared.data)
         for name, took in in_turn(who, repeats).items():
             yield {"what": name, "ms": quartiles(took)}
     measure.BLOCK = ours

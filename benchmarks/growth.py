@@ -90,15 +90,13 @@ def measure(size: Size, longest: float) -> dict[str, Any]:
 
     def train(rounds: int) -> float:
         began = time.perf_counter()
-        engine, state = simulation.engine, simulation.state
-        simulation.state, good = engine.advance(simulation.algorithm, state, rounds, simulation.data)
-        assert good
+        assert simulation.advance(rounds)
         return time.perf_counter() - began
 
     setup, first, once = time.perf_counter() - began, train(1), train(1)
     rounds = max(1, min(64, int(longest / REPEATS / once)))
     took = [train(rounds) / rounds for _ in range(REPEATS)]
-    store = simulation.store
+    store = simulation.prepared.store
     simulation.close()
     kinds = {"MemorySlots": "beside them", "FileSlots": "in a file"}
     return {
@@ -108,7 +106,7 @@ def measure(size: Size, longest: float) -> dict[str, Any]:
         "rounds": 2 + rounds * REPEATS,
         "peak MB": round(_peak()),
         "bare MB": round(bare),
-        "executor": f"{simulation.executor.name}, {simulation.executor.devices} devices",
+        "executor": f"{simulation.prepared.executor.name}, {simulation.prepared.executor.devices} devices",
         "states": "on the devices" if store is None else kinds[type(store.slots).__name__],
     }
 

@@ -215,18 +215,18 @@ def check(program: Program, simulation: Any, tolerance: float = 1e-4, share: flo
     """
     from fedax import randomness
 
-    task, engine = program.task, simulation.engine
-    who, rows = engine.cohorts(0, 1), []
+    task, engine = program.task, simulation.prepared.engine
+    who, rows = engine.draws.cohorts(0, 1), []
     for client in who[0]:
         key = randomness.key_for(engine.seed, randomness.ROWS, 0, int(client))
         first, last = (int(end) for end in task.offsets[client : client + 2])
         rows.append(first + np.asarray(randomness.draw_rows(key, task.steps, task.batch, last - first, "epochs")))
     program.advance(1, (who, np.stack(rows).astype(np.int32)[None]))
-    simulation.state, good = engine.advance(simulation.algorithm, simulation.state, 1, simulation.data)
+    good = simulation.advance(1)
     assert good
-    model = simulation.algorithm.model(simulation.state.server)
+    model = simulation.prepared.algorithm.model(simulation.state.server)
     shared = program.server[0] if task.method == "SCAFFOLD" else program.server
-    moved = _distance(model, simulation.x0)
+    moved = _distance(model, simulation.prepared.x0)
     # APFL's state ends with its weight, which is fixed.
     apart = max(_distance(shared, model), _distance(program.states, simulation.state.clients))
     assert apart <= tolerance, f"{task.name}: {apart:.1e} apart after a round that moved {moved:.1e}"

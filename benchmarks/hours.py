@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedax.engine.lanes import Lanes
-from fedax.engine.rounds import State
+from fedax.engine.state import State
 from fedax.engine.sweeps import Settings
 from fedax.errors import FedaxError
 from fedax.experiments.building import options, prepare
@@ -63,9 +63,11 @@ def seconds_a_round(experiment: Any, on: tuple[Any, Any], steps: int) -> float:
     for _ in range(1 + ROUNDS):
         began = time.perf_counter()
         if lanes is None:
-            run.state, good = run.engine.advance(methods[0], run.state, 1, run.data)
+            good = run.advance(1)
         else:
-            server, clients, good, _, diagnostics = run.engine.run(lanes.stacked, lanes.state, lanes.alive, 1, run.data)
+            server, clients, good, _, diagnostics = run.prepared.engine.run(
+                lanes.stacked, lanes.state, lanes.alive, 1, run.prepared.data
+            )
             lanes.state = State(server, clients, lanes.state.round + 1, diagnostics)
         assert np.all(good)
         took.append(time.perf_counter() - began)

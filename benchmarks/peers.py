@@ -49,7 +49,7 @@ def fedjax(task: Workload, simulation: Any) -> Runner:
 
     if not hasattr(jax, "tree_map"):  # a name that FedJAX 0.0.17 uses and JAX has given up
         jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
-    problem, rng = simulation.problem, np.random.default_rng(0)
+    problem, rng = simulation.prepared.problem, np.random.default_rng(0)
 
     def slope(params: Any, batch: Any, _: Any) -> Any:
         return jax.grad(problem.loss)(params, batch)
@@ -62,7 +62,7 @@ def fedjax(task: Workload, simulation: Any) -> Runner:
     )
     ends = zip(task.offsets[:-1], task.offsets[1:], strict=True)
     clients = [library.ClientDataset({"x": task.x[a:b], "y": task.y[a:b]}) for a, b in ends]
-    key, state = jax.random.PRNGKey(0), [algorithm.init(simulation.x0.tree)]
+    key, state = jax.random.PRNGKey(0), [algorithm.init(simulation.prepared.x0.tree)]
 
     def run(count: int) -> float:
         began = time.perf_counter()

@@ -64,10 +64,7 @@ def rounds_of(ours: Any) -> Callable[[int], None]:
     """So many more rounds of a simulation."""
 
     def train(count: int) -> None:
-        first = ours.state.round
-        ours.state, good = ours.engine.advance(ours.algorithm, ours.state, count, ours.data)
-        assert good
-        assert ours.state.round == first + count, "more than one call's rounds"
+        assert ours.advance(count)
 
     return train
 
@@ -88,7 +85,7 @@ def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, s
     from benchmarks import hand_tuned, peers, torch_loops
 
     ours = simulation(task)
-    program = hand_tuned.Program(task, ours.x0.tree, rounds)
+    program = hand_tuned.Program(task, ours.prepared.x0.tree, rounds)
     apart = hand_tuned.check(program, ours, *TOLERANCE.get(task.name, (1e-4, 0.01)))
     one_round = torch_loops.federation(task)
 
@@ -98,7 +95,7 @@ def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, s
 
     who = {"fedax": clocked(rounds_of(ours)), "hand-tuned": clocked(program.advance), "torch": clocked(by_torch)}
     found, absent = peers.runners(task, ours)
-    e = ours.executor
+    e = ours.prepared.executor
     about = {"executor": f"{e.name}, {e.devices} devices, chunk {e.chunk}", "hand-tuned apart by": apart}
     return who | found, absent, about
 

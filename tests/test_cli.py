@@ -123,7 +123,13 @@ def test_run_leaves_a_directory_that_can_be_loaded_and_read(type_: Fedax) -> Non
         "server_lr": 1.0,
         "option": "II",
     }
-    assert resolved["problem"] == {"loss": "cross_entropy", "regularizer": None, "augment": None}
+    assert resolved["problem"] == {
+        "loss": "cross_entropy",
+        "regularizer": None,
+        "augment": None,
+        "gradients": None,
+        "metrics": [],
+    }
     assert set(resolved["versions"]) == {"fedax", "jax", "numpy", "python"}
     clients = document(folder / "clients.json")
     assert clients["names"] == ["0", "1", "2"]
@@ -227,7 +233,7 @@ def test_version(type_: Fedax) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("algorithms", ["SCAFFOLD", "control", "server_lr", "personal", "Karimireddy"]),
+        ("algorithms", ["SCAFFOLD", "2 d, 2 d", "server_lr", "personal", "Karimireddy"]),
         ("datasets", ["digits", "handwritten", "lasso", "thesis-IV", "test_rows = 32", "haxby"]),
         ("models", ["mlp", "hidden = [200, 200]"]),
         ("partitions", ["Dirichlet", "min_rows = 1"]),

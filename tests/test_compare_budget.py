@@ -11,6 +11,7 @@ import pytest
 
 from fedax.cli import invoke
 from fedax.engine import Simulation
+from fedax.engine.loop import account
 from fedax.errors import FedaxError
 from fedax.experiments import parse, prepare, run
 from fedax.experiments.budget import hold_equal
@@ -59,9 +60,9 @@ def spent(experiment: Any, kind: str) -> dict[str, tuple[int, int]]:
     found = {}
     for table in held.algorithm:
         run = Simulation(problem, federation, table.build(), **options(held.of(table), held.seeds[0]))
-        for first in range(0, run.rounds, run.engine.segment):
-            run.account(first, min(run.rounds, first + run.engine.segment))
-        found[table.label] = run.rounds, run.gradients if kind == "gradients" else run.floats_up + run.floats_down
+        rounds, state = run.config.rounds, run.state
+        account(run.prepared, state, 0, rounds)
+        found[table.label] = rounds, state.gradients if kind == "gradients" else state.floats_up + state.floats_down
     return found
 
 

@@ -229,7 +229,7 @@ def test_the_averaged_output_is_that_of_equation_4_9(steps, server_lr, weighted,
     method = fedax.FedDualAvg(lr=0.05, server_lr=server_lr, average=True)
     options = {"rounds": 6, "cohort": 3, "local_steps": steps, "weighted": weighted, "eval_every": 6}
     run = fedax.engine.Simulation(problem, federation, method, **options)
-    expected = equation_4_9(federation, run.engine.cohorts(0, 6), steps, 0.2, 0.05, server_lr, weighted)
+    expected = equation_4_9(federation, run.prepared.engine.draws.cohorts(0, 6), steps, 0.2, 0.05, server_lr, weighted)
     result = fedax.simulate(problem, federation, method, **options)
     np.testing.assert_allclose(vector(result.model), expected, rtol=1e-11, atol=1e-13)
     assert np.abs(expected).max() > 0.1

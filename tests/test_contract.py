@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -103,6 +104,13 @@ def test_weights_count_as_copies(x64):
     both = (u, jnp.array([2.0, 1, 1, 1])), (twice, jnp.ones(5))
     for rule in (aggregation.median, aggregation.geometric_median, aggregation.mean):
         np.testing.assert_allclose(rule(*both[0]), rule(*both[1]), atol=1e-8)
+
+
+def test_krum_does_not_depend_on_the_order_where_two_are_each_others_nearest(x64):
+    u = jnp.array([0.0, 1.0, 2.5, 50.0])  # 0 and 1 are equally near; the next nearest of 1 is nearer
+    for order in itertools.permutations(range(4)):
+        assert float(aggregation.krum(u[jnp.array(order)], jnp.ones(4))) == 1.0
+    assert float(aggregation.krum(jnp.array([3.0, 1.0, 9.0]), jnp.array([1.0, 1.0, 0.0]))) == 2.0
 
 
 @pytest.mark.parametrize("rule", list(aggregation.RULES))
@@ -221,5 +229,5 @@ def test_batch_statistics_are_never_trained_by_gradient():
         def __call__(self, x):
             return nn.Dense(1)(nn.BatchNorm(use_running_average=True)(x))
 
-    with pytest.raises(FedaxError, match="the model keeps batch_stats beside its params"):
+    with pytest.raises(FedaxError, match=r"the model has state \(batch_stats\): model_state must say"):
         model(fedax.FedAvg(lr=0.01), fedax.Problem(Net(), loss="squared"))

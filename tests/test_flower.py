@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
@@ -78,9 +79,7 @@ def by_hand(asked, cohorts):
     method = asked.algorithm
     x0 = asked.first_parameters({})
     data = Data.of(asked.federation.arrays, asked.federation.train, np.full(asked.clients, asked.local_steps))
-    plan = make_plan(
-        asked.federation, asked.rounds, asked.cohort, asked.local_steps, None, asked.batch_size, "epochs", False
-    )[0]
+    plan = make_plan(asked.federation, asked, cohort=asked.cohort)[0]
     server, states = method.init(x0), dict.fromkeys(range(asked.clients), method.client_init(x0))
 
     @jax.jit
@@ -110,6 +109,28 @@ def test_a_run_over_flower_is_the_simulated_one(tmp_path, name):
         for client in range(asked.clients):
             (own,) = tmp_path.glob(f"states/*/client-{client}/own")
             close(fedax.load(own).model, theirs.personal(client))
+
+
+def test_the_statistics_of_a_metric_travel_and_come_to_the_simulated_value(tmp_path):
+    rng = np.random.default_rng(0)
+    clients = []
+    for rows in UNEQUAL:
+        y = rng.integers(0, 2, rows)
+        clients.append({"x": (rng.normal(size=(rows, 3)) + y[:, None]).astype(np.float32), "y": y})
+    clients[3]["y"][:] = 1  # of one class: its own auc has no meaning, and its rows count all the same
+    problem = fedax.Problem(
+        (lambda key, x: jnp.ones((3, 1)) / 9, lambda w, x: x @ w), loss="logistic", metrics=["auc", "calibration_error"]
+    )
+    method = fedax.Ditto(lr=0.05, lam=0.1)
+    asked = Setting(problem, method, federation=fedax.Federation.from_clients(clients), eval_on=("train",), **WORK)
+    ours, theirs = run(tmp_path, asked), simulated(asked)
+    for here, there in zip(ours.history, theirs.history, strict=True):
+        for name in ("auc", "calibration_error"):
+            for key in (f"{own}train_{name}{over}" for own in ("", "personal_") for over in ("", "_mean", "_worst")):
+                assert here[key] == pytest.approx(there[key], rel=1e-6), key
+    odds = np.concatenate([one["x"] @ np.asarray(ours.model) for one in clients])[:, 0]
+    right = np.concatenate([one["y"] for one in clients])
+    assert ours.history[-1]["train_auc"] == pytest.approx(roc_auc_score(right, odds), abs=5e-3)
 
 
 def test_the_shared_model_alone_may_be_evaluated(tmp_path):
@@ -245,18 +266,18 @@ def test_an_order_that_was_overtaken_is_refused(tmp_path):
     assert worker.carry_out(dataclasses.replace(order, start=2, round=2)).upload, "a server that went back a round"
 
 
-def test_the_wire_carries_what_the_method_declares(tmp_path):
+def test_the_wire_carries_what_the_paper_says(tmp_path):
     asked = setting("SCAFFOLD", cohort=4, rounds=1, eval_every=1)
     grid = LocalGrid(tmp_path, client_app(asked), asked.clients)
     run(tmp_path, asked, grid)
     down = [content for _, content in grid.log if "broadcast" in content]
     assert len(down) == 4
-    d = asked.algorithm.down * 6  # floats
+    d = 2 * 6  # floats: x and c
     assert all(sum(len(a.data) for a in content["broadcast"].values()) == 4 * d for content in down)
     assert all(set(content) <= {"about", "broadcast", "model"} for _, content in grid.log)
     up = [content for content in grid.answered if "upload" in content]
     assert all(set(content) == {"about", "metrics", "upload"} for content in up)
-    assert all(sum(len(a.data) for a in content["upload"].values()) == 4 * asked.algorithm.up * 6 for content in up)
+    assert all(sum(len(a.data) for a in content["upload"].values()) == 4 * d for content in up)
 
 
 def test_every_dtype_survives_the_wire():

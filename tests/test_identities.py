@@ -69,7 +69,7 @@ class Clients:
         simulation = fedax.Simulation(PROBLEM, self.federation, algorithm, eval_every=self.rounds, **options)
         for _ in simulation:
             pass
-        return simulation.result, simulation.engine.cohorts(0, self.rounds)
+        return simulation.result, simulation.prepared.engine.draws.cohorts(0, self.rounds)
 
 
 # -- reductions --------------------------------------------------------------------------------------------

@@ -48,8 +48,15 @@ def test_localized_keeps_the_contract_whatever_its_base(base):
         with pytest.raises(FedaxError, match="base must have a shared model to start from, and LocalOnly has none"):
             fedax.Localized(base(lr=0.1), steps=2)
     else:
-        cheap = ["purity", "shapes", "sizes", "gradients", "identity", "claims", "save and load"]
+        cheap = ["purity", "shapes", "cost", "identity", "claims", "save and load"]
         check_algorithm(fedax.Localized(base, steps=3), checks=cheap).raise_if_failed()
+
+
+def test_localized_combines_uploads_as_its_base_does():
+    setting = smooth(quadratics(8)[0], 3, 5)
+    base = fedax.Robust(fedax.FedAvg(lr=0.1), rule="median")
+    plain, wrapped = (DrivenRun(m, setting).advance(3) for m in (base, fedax.Localized(base, steps=2, lr=0.1)))
+    np.testing.assert_array_equal(wrapped.shared, plain.shared)
 
 
 def test_localized_takes_a_prox_where_its_base_does():

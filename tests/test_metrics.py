@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +14,14 @@ import pytest
 import sklearn.metrics as reference
 
 import fedax
+from fedax import report
 from fedax.errors import FedaxError
-from fedax.evaluation.metrics import METRICS, Metric
-from fedax.experiments import parse, prepare
+from fedax.evaluation.metrics import METRICS, Metric, main
+from fedax.experiments import parse, prepare, run, sweep
+from fedax.experiments.building import options
 from fedax.experiments.judging import judge
 from fedax.experiments.sweep_table import SweepTable
+from fedax.experiments.tuning import tune
 from fedax.report.columns import better, text, title
 
 ROWS = 600
@@ -137,6 +143,87 @@ def test_an_own_metric_is_maximised_where_files_are_read(tmp_path):
     assert {"name": "sure", "title": "sureness", "higher": True, "percent": False} in described
     assert (better("train_sure"), title("train_sure")) == ("max", "Training sureness")
     assert judge(SweepTable(lr=[0.1], metric="train_sure"), 1, [list(result.history[-1])]).goal == "max"
+
+
+OWN = """
+from fedax.evaluation.metrics import Metric
+
+sure = Metric("sure", lambda z, y: abs(z).max(axis=1), higher=True, title="sureness")
+"""
+
+
+def test_an_own_metrics_direction_is_known_in_a_fresh_process(tmp_path):
+    """Neither the metric nor its file is there any more: the run's directory says which way is better."""
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    table = {**experiment(metrics=[f"{own}:sure"]), "algorithm": [{"name": "FedAvg", "lr": r} for r in (0.01, 0.1)]}
+    for i, one in enumerate(table["algorithm"]):
+        one["label"] = f"the {i + 1}."
+    run(parse(table), tmp_path / "out")
+    own.unlink()
+    command = [sys.executable, "-m", "fedax", "report", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "report.html").read_text()
+    about = re.search(r'\{"title":\s*"Test sureness"[^}]*\}', page)
+    assert about is not None
+    assert json.loads(about[0])["better"] == "max"
+    logs = [path.read_text().splitlines() for path in tmp_path.glob("out/runs/*/metrics.jsonl")]
+    surest = max(json.loads(lines[-1])["test_sure"] for lines in logs)
+    assert f"<strong>{text('test_sure', surest)}</strong>" in page
+
+
+def lr_by_auc(problem, made, rates, part, **options):
+    """The rate of the highest auc, run by run."""
+    found = {
+        lr: fedax.simulate(problem, made, fedax.FedAvg(lr=lr), **options).history[-1][f"{part}_auc"] for lr in rates
+    }
+    return max(found, key=found.get), found
+
+
+BREAST = {
+    "rounds": 3,
+    "local_steps": 4,
+    "batch_size": 8,
+    "data": {"name": "breast_cancer", "partition": {"name": "IID", "clients": 3}, "split": [0.5, 0.25, 0.25]},
+    "model": {"name": "logistic"},
+    "problem": {"metrics": ["auc"]},
+    "algorithm": {"name": "FedAvg", "lr": 0.01},
+}
+RATES = [1e-4, 0.01, 300.0]
+
+
+def test_a_sweep_judged_by_auc_chooses_the_highest(tmp_path):
+    asked = parse({**BREAST, "sweep": {"lr": RATES, "metric": "test_auc"}})
+    (chosen,) = sweep(asked, tmp_path / "out").methods
+    best, found = lr_by_auc(*prepare(asked), RATES, "test", **options(asked, 0))
+    assert len(set(found.values())) > 1
+    assert chosen.setting == {"lr": best}
+    assert chosen.scores == pytest.approx((found[best],), abs=1e-6)
+
+
+def test_tuning_by_auc_chooses_the_highest(tmp_path):
+    asked = parse({**BREAST, "seeds": [0, 1], "tune": {"lr": RATES, "metric": "validation_auc"}})
+    _, (how,) = tune(asked, tmp_path / "out")
+    best, found = lr_by_auc(*prepare(asked), RATES, "validation", **options(asked, how.seed))
+    assert len(set(found.values())) > 1
+    assert how.chosen == {"lr": best}
+    assert how.score == pytest.approx(found[best], abs=1e-6)
+
+
+def test_what_was_asked_for_is_what_is_shown(tmp_path):
+    made = fedax.Federation.from_clients(
+        [{"x": np.random.default_rng(i).normal(size=(9, 2)).astype(np.float32), "y": np.arange(9.0)} for i in range(3)]
+    )
+    problem = fedax.Problem(linear(), loss="squared", metrics=["r2", "mae"])
+    result = fedax.simulate(problem, made, fedax.Ditto(lr=0.01, lam=0.1), rounds=1, eval_on=["train"])
+    assert "'train_r2': " in repr(result)
+    assert "'train_r2_mean'" not in repr(result)
+    result.save(tmp_path / "runs" / "one")
+    (row,) = report.table([tmp_path / "runs" / "one"])
+    assert "train_r2_worst" in row
+    assert "train_loss_worst" not in row
+    assert main(["loss", "objective", "r2", "mae"]) == "r2"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_the_localised_model_is_the_shared_one_after_k_steps(x64):
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, "half", True])
 def test_a_wrong_share_of_unseen_clients(share):
-    with pytest.raises(FedaxError, match=r"unseen must be a share of clients in \[0, 1\)"):
+    with pytest.raises(FedaxError, match=r"unseen must be a number in \[0, 1\)"):
         fedax.simulate(LEAST_SQUARES, regression(), fedax.FedAvg(lr=0.1), unseen=share, rounds=1)
 
 
@@ -160,8 +160,10 @@ def test_the_chosen_round_has_the_best_validation_loss_of_the_history():
 
 def test_joined_says_who_took_part_first_when():
     result = fedax.simulate(LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS)
-    engine = fedax.engine.Simulation(LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS).engine
-    cohorts = engine.cohorts(0, 4)
+    engine = fedax.engine.Simulation(
+        LEAST_SQUARES, federation(), fedax.APFL(lr=0.05), cohort=2, **OPTIONS
+    ).prepared.engine
+    cohorts = engine.draws.cohorts(0, 4)
     for i, first in enumerate(result.by_client.joined.tolist()):
         took = [r + 1 for r in range(4) if i in cohorts[r]]
         assert first == (took[0] if took else 0)

@@ -78,7 +78,9 @@ def test_how_settings_are_run_is_a_matter_of_size():
     settings = fedax.grid(fedax.SCAFFOLD(lr=0.1), {"lr": np.linspace(0.01, 0.02, 70).tolist()})
     assert [len(block) for block in mode().blocks] == [64, 6]
     assert mode(executor="looped").mode == "sequence"
-    two = 2 * 6 * 6 * 4 * mode().first.executor.devices  # bytes of two settings' states: 6 clients, 6 floats each
+    two = (
+        2 * 6 * 6 * 4 * mode().first.prepared.executor.devices
+    )  # bytes of two settings' states: 6 clients, 6 floats each
     assert mode(state_budget=two).blocks[:2] == [range(2), range(2, 4)]
     assert mode(state_budget=two - 1).mode == "sequence"
     assert mode(executor="looped", mode="batched").mode == "batched"

@@ -16,6 +16,8 @@ import pytest
 from sklearn.linear_model import Lasso
 
 import fedax
+from fedax.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1
+from fedax.bounds.base import LASTING, RARELY
 from fedax.cli import invoke
 from fedax.cli.theory import to_toml
 from fedax.errors import FedaxError
@@ -25,8 +27,7 @@ from fedax.experiments.building import prepare
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.papers.reproductions.a9a_table import problem as logistic
 from fedax.papers.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
-from fedax.papers.theory.advice import LASTING, RARELY, RULES
-from fedax.papers.theory.bounds import feddeper_theorem_1, proposition_2_1, theorem_3_1
+from fedax.papers.theory.advice import with_theorem
 from fedax.papers.theory.drawings import PICTURES
 from fedax.regularizers import L1, SquaredL2
 from fedax.vectors import Vector
@@ -204,7 +205,7 @@ def test_proposals_are_the_theorems_own():
         assert proposal.local_steps >= 1
 
 
-THEOREMS = {  # of the methods in turn: FedAvg, FedAc, FedDeper, FedSpeed, APFL, FedDualAvg, FedMiD, PFedFBE
+THEOREMS = {  # of FedAvg, FedAc, APFL and FedDualAvg
     "strongly convex": ({}, "Proposition 2.1", "Theorem 3.1(a)", "APFL, Theorem 2", "Theorem 4.4"),
     "convex": ({"mu": 0.0}, "Proposition 2.1", "Theorem B.21", "APFL, Theorem 3", "Theorem 4.4"),
     "quadratic": ({"quadratic": True}, "Proposition 2.1", "Theorem 3.1(a)", "APFL, Theorem 2", "Theorem 4.7"),
@@ -218,8 +219,9 @@ THEOREMS = {  # of the methods in turn: FedAvg, FedAc, FedDeper, FedSpeed, APFL,
 def test_every_method_with_a_theorem_has_a_proposal(case):
     values, avg, ac, apfl, dual = THEOREMS[case]
     found = advise(known(zeta=0.5, **values), Work(n=8, m=4, K=5, R=40))
-    named = [avg, ac, "FedDeper, Theorem 1", "FedSpeed, Theorem 4.4", apfl, dual, "Theorem 4.3", "pFedFBE, Theorem 1"]
-    assert [p.bound.theorem for p in found] == named
+    named = {"FedAvg": avg, "FedAc": ac, "FedDeper": "FedDeper, Theorem 1", "FedSpeed": "FedSpeed, Theorem 4.4"}
+    named |= {"APFL": apfl, "FedDualAvg": dual, "FedMiD": "Theorem 4.3", "PFedFBE": "pFedFBE, Theorem 1"}
+    assert {p.method: p.bound.theorem for p in found} == named
     if case == "strongly convex":
         assert {*RARELY, *LASTING} <= {name for p in found for name in p.bound.terms}  # the bounds' own names
     for p in found:
@@ -241,7 +243,7 @@ def test_a_constant_that_is_0_is_named():
     for method, name in (("FedAvg", "B"), ("FedDualAvg", "B"), ("FedMiD", "B"), ("FedDeper", "Delta")):
         with pytest.raises(FedaxError, match=f"^{method}: {name} must be above 0 and finite, not 0.0$"):
             advise(at_the_minimum, Work(2, 2, 2, 10), [method])
-    for method in RULES:
+    for method in with_theorem():
         with pytest.raises(FedaxError, match=f"^{method}: L must be above 0 and finite, not 0.0$"):
             advise(known(L=0.0, mu=0.0), Work(2, 2, 2, 10), [method])
 
@@ -283,7 +285,7 @@ def test_a_partial_cohort_is_said():
 
 
 def test_bad_input_is_one_sentence():
-    with pytest.raises(FedaxError, match="unknown method with a theorem 'SCAFFOLD'"):
+    with pytest.raises(FedaxError, match=r"^SCAFFOLD has no theorem: FedAc, "):
         advise(known(), Work(1, 1, 1, 1), ["SCAFFOLD"])
     problem, federation, *_ = quadratics()
     with pytest.raises(FedaxError, match="a Federation in memory, not on a list"):
@@ -351,8 +353,79 @@ def test_a_method_without_a_theorem_has_nothing_to_apply(tmp_path, capsys):
     file = tmp_path / "one.toml"
     file.write_text(FLOWERS.replace('name = "FedAvg"', 'name = "FedDyn"\nalpha = 0.1'))
     assert invoke(["advise", str(file), "--apply"]) == 2
-    assert "has a theorem to apply: FedAvg, FedAc, FedDeper" in capsys.readouterr().err
+    assert "has a theorem to apply: FedAc, FedAvg, FedDualAvg" in capsys.readouterr().err
     assert not (tmp_path / "one-advised.toml").exists()
+
+
+MINE = """
+import fedax
+from fedax.algorithms.base import number, rate
+from fedax.bounds import Bound, Theorem
+
+@fedax.algorithm
+class Mine(fedax.FedAvg):
+    lr: float = rate()
+    server_lr: float = rate(default=1.0)
+    weight: float = number("[0, inf)", default=1.0)
+
+    @classmethod
+    def theorem(cls, given):
+        lr = 1 / (3 * given.L * given.K)
+        terms = {"distance to go": given.B**2 / (lr * given.K * given.R), "drift": (lr * given.K * given.zeta) ** 2}
+        bound = Bound("My Theorem 7", "E F - F*", terms, lr, ("F is convex",), needs=("everyone",))
+        return Theorem(bound, {"lr": lr, "weight": given.mu}, "mu is a guess")
+
+class Derived(Mine):
+    pass
+
+@fedax.algorithm
+class Divides(fedax.FedAvg):
+    @classmethod
+    def theorem(cls, given):
+        return 1 / (given.mu * 0)
+
+@fedax.algorithm
+class Misnames(fedax.FedAvg):
+    @classmethod
+    def theorem(cls, given):
+        return Theorem(Bound("", "", {}, 1.0, ()), {"rate": 1.0})
+
+@fedax.algorithm
+class Silent(fedax.FedAvg):
+    @classmethod
+    def theorem(cls, given):
+        return 0.1
+"""
+
+
+def test_a_theorem_of_your_own_is_advised_and_applied(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(zeta=0.5))
+    (tmp_path / "methods.py").write_text(MINE)
+    file = tmp_path / "own.toml"
+    file.write_text(FLOWERS.replace('name = "FedAvg"', 'name = "methods.py:Mine"'))
+    assert invoke(["advise", str(file), "--apply"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("My Theorem 7", "Mine: mu is a guess", "Proposition 2.1"):
+        assert words in shown
+    after = read(tmp_path / "own-advised.toml")
+    first = after.algorithm[0]
+    assert first.options == {"lr": 1 / (3 * after.local_steps), "weight": 0.01}
+    assert "# Mine: My Theorem 7" in (tmp_path / "own-advised.toml").read_text()
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "own.toml"
+    assert invoke(["advise", str(file), "--apply", "--out", str(other)]) == 0
+    assert read(other).algorithm[0].options == first.options
+    here = f"{tmp_path / 'methods.py'}:"
+    (found,) = advise(known(), Work(n=8, m=2, K=5, R=40), [f"{here}Mine"])
+    assert found.unmet == ("2 of 8 clients take part: the theorem is for all of them", "mu is a guess")
+    for name, sentence in {
+        "Derived": "^Derived has no theorem: ",
+        "Divides": r"^Divides: its theorem\(\) fails with ZeroDivisionError: ",
+        "Misnames": r"^Misnames: unknown hyper-parameter in the settings of its theorem\(\) 'rate'",
+        "Silent": r"^Silent: its theorem\(\) must give a fedax.bounds.Theorem, not 0.1$",
+    }.items():
+        with pytest.raises(FedaxError, match=sentence):
+            advise(known(), Work(8, 8, 5, 40), [f"{here}{name}"])
 
 
 def test_toml_comes_back_as_it_was():

@@ -13,9 +13,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import fedax
-from fedax.errors import FedaxError
-from fedax.papers.theory import bounds, identical_clients, optimal_mixing_weight, piecewise_quadratic, smooth_bend
-from fedax.papers.theory.bounds import (
+from fedax.bounds import (
     apfl_theorem_1,
     apfl_theorem_2,
     apfl_theorem_3,
@@ -36,6 +34,8 @@ from fedax.papers.theory.bounds import (
     theorem_4_7,
     theorem_b_21,
 )
+from fedax.errors import FedaxError
+from fedax.papers.theory import bounds, identical_clients, optimal_mixing_weight, piecewise_quadratic, smooth_bend
 
 WORK = {"M": 8, "K": 5, "R": 40}
 CONVEX = {"L": 2.0, "B": 3.0, "sigma": 1.5} | WORK

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedax.bounds import table_2_1
 from fedax.errors import FedaxError
 from fedax.papers.theory import (
     drift,
@@ -17,7 +18,6 @@ from fedax.papers.theory import (
     piecewise_quadratic,
     worst_case,
 )
-from fedax.papers.theory.bounds import table_2_1
 
 CLIENTS = 16384
 #: from one round to the next the mean moves by -lr^2 K^1.5 L sigma / (3 sqrt(2 pi)) and is drawn back by (3/4) lr K L x

@@ -180,6 +180,17 @@ def remember(described: Any) -> None:
             _OWN[name] = Shown(title, one.get("higher") is True, one.get("percent") is True)
 
 
+def main(names: Iterable[str]) -> str:
+    """The metric that stands for all where only one is shown: accuracy, else the first that was asked for, else loss.
+
+    >>> main(["loss", "accuracy", "auc"]), main(["loss", "r2", "mae"]), main(["loss", "objective"])
+    ('accuracy', 'r2', 'loss')
+    """
+    found = list(names)
+    asked = [name for name in found if name not in RESERVED]
+    return "accuracy" if "accuracy" in found else asked[0] if asked else "loss"
+
+
 def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = True) -> tuple[Metric, ...]:
     """The metrics that were asked for, each once, or one sentence why one of them cannot be had.
 
@@ -389,30 +400,36 @@ def _histograms(records: Floats) -> Floats:
     place = np.clip((np.nan_to_num(squashed) + 1) / 2 * BINS, 0, BINS - 1).astype(np.int64)
     positive = label[:, None] == (np.arange(count) if count > 1 else 1)
     flat = (np.arange(count) * 2 + positive) * BINS + place
-    return np.bincount(flat.ravel(), minlength=count * 2 * BINS).reshape(count, 2, BINS).astype(np.float64)
+    # by weights, so that the table is made of floats at once: a client fills few of its bins
+    table: Floats = np.bincount(flat.ravel(), np.ones(flat.size), count * 2 * BINS).astype(np.float64, copy=False)
+    return table.reshape(count, 2, BINS)
 
 
-def _over_classes(table: Floats, value: Callable[[Floats, Floats], float]) -> float:
+def _over_classes(table: Floats, areas: Callable[[Floats, Floats], Floats]) -> float:
     """The mean over classes with rows both inside and outside; NaN if there is none."""
-    found = [value(negative, positive) for negative, positive in table if negative.any() and positive.any()]
-    return float(np.mean(found)) if found else math.nan
+    filled = table[:, :, table.any(axis=(0, 1))]  # bins without rows change nothing, and a client has many of them
+    both = np.all(filled.sum(axis=2) > 0, axis=1)
+    return float(np.mean(areas(filled[both, 0], filled[both, 1]))) if both.any() else math.nan
 
 
 def _auc(table: Floats) -> float:
-    def area(negative: Floats, positive: Floats) -> float:
-        below = np.cumsum(negative) - negative / 2
-        return float(positive @ below / (positive.sum() * negative.sum()))
+    def areas(negative: Floats, positive: Floats) -> Floats:
+        below = np.cumsum(negative, axis=1) - negative / 2
+        found: Floats = (positive * below).sum(axis=1) / (positive.sum(axis=1) * negative.sum(axis=1))
+        return found
 
-    return _over_classes(table, area)
+    return _over_classes(table, areas)
 
 
 def _average_precision(table: Floats) -> float:
-    def area(negative: Floats, positive: Floats) -> float:
-        right = np.cumsum(positive[::-1])
-        taken = right + np.cumsum(negative[::-1])
-        return float(positive[::-1] @ (right / np.maximum(taken, 1)) / positive.sum())
+    def areas(negative: Floats, positive: Floats) -> Floats:
+        above = positive[:, ::-1]
+        right = np.cumsum(above, axis=1)
+        taken = right + np.cumsum(negative[:, ::-1], axis=1)
+        found: Floats = (above * right / np.maximum(taken, 1)).sum(axis=1) / positive.sum(axis=1)
+        return found
 
-    return _over_classes(table, area)
+    return _over_classes(table, areas)
 
 
 def _calibration(records: Floats) -> Floats:

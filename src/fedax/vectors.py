@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from fedax import counting
+from fedax import counting, model_state
 
 Scalar = Any  # a Python number or a 0-d array
 T = TypeVar("T")
@@ -205,5 +205,14 @@ def repeat(count: Any, step: Callable[[Any, Any], Any], start: T) -> T:
         with counting.times(count):
             counted: T = step(0, start)
         return counted
-    result: T = jax.lax.fori_loop(0, count, step, start)
+    now = model_state.active()
+    if now is None:
+        result: T = jax.lax.fori_loop(0, count, step, start)
+        return result
+
+    def with_state(n: Any, carry: Any) -> Any:
+        own, now.carry = carry
+        return step(n, own), now.carry
+
+    result, now.carry = jax.lax.fori_loop(0, count, with_state, (start, now.carry))
     return result

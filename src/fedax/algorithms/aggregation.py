@@ -89,6 +89,9 @@ def geometric_median(uploads: Any, weights: jax.Array) -> Any:
 def krum(uploads: Any, weights: jax.Array, attackers: int = 1) -> Any:
     """The upload that is nearest to its m - attackers - 2 nearest others; weights only say who is there.
 
+    Two that are each other's nearest may be equally near: the one whose next nearest is nearer is taken, and of two
+    that have all distances in common the mean, so that the order of the uploads does not matter.
+
     >>> float(krum(jnp.array([1.0, 1.1, 0.9, 50.0]), jnp.ones(4)))
     1.0
     """
@@ -96,9 +99,16 @@ def krum(uploads: Any, weights: jax.Array, attackers: int = 1) -> Any:
     gram = jnp.stack([_squares(jax.tree.map(lambda u, i=i: u - u[i][None], uploads)) for i in range(places)])
     others = jnp.where(there[:, None] & there[None] & ~jnp.eye(places, dtype=bool), gram, jnp.inf)
     near = jnp.maximum(1, jnp.sum(there) - attackers - 2)
-    counted = jnp.where(jnp.arange(places)[None] < near, jnp.sort(others, axis=1), 0)
-    best = jnp.argmin(jnp.where(there, counted.sum(1), jnp.inf))
-    return jax.tree.map(lambda u: u[best], uploads)
+    by_distance = jnp.sort(others, axis=1)
+    counted = jnp.where(jnp.arange(places)[None] < near, by_distance, 0)
+    best = jax.lax.fori_loop(near, places, lambda k, b: _least(by_distance[:, k], b), _least(counted.sum(1), there))
+    return mean(uploads, best.astype(weights.dtype))
+
+
+def _least(scores: jax.Array, among: jax.Array) -> jax.Array:
+    """Those of the places that have the least score."""
+    scores = jnp.where(among, scores, jnp.inf)
+    return among & (scores == scores.min())
 
 
 def _like(weights: jax.Array, u: jax.Array) -> jax.Array:

@@ -31,8 +31,11 @@ from typing import Any
 
 from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
+from fedax.bounds import Given, Theorem, apfl_theorem_2, apfl_theorem_3, least_alpha
 from fedax.errors import FedaxError
 from fedax.vectors import Mixture, Vector, ball, clip, repeat, scalar, where
+
+MIXED = 0.5  # alpha, where nothing says otherwise
 
 
 @algorithm
@@ -53,7 +56,7 @@ class APFL(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("[0, 1]", default=0.5, tune=(0.25, 0.5, 0.75))
+    alpha: float = number("[0, 1]", default=MIXED, tune=(0.25, 0.5, 0.75))
     adaptive: bool = flag(default=False)
     radius: float | None = number("(0, inf)", default=None, optional=True)
     mix: str = choice("parameters", "outputs", default="parameters")
@@ -61,8 +64,6 @@ class APFL(Algorithm):
 
     personalised = True
     reference = "Deng, Kamani and Mahdavi 2020, Algorithm 1, eq. 5 to 7"
-    keeps = "its own model v and its weight alpha"
-    gradients = 2
     claims = (
         Reduction("FedAvg"),
         Reduction("FedAvg", when={"alpha": 0.0}, model="personal"),
@@ -139,3 +140,21 @@ class APFL(Algorithm):
 
     def _project(self, x: Vector) -> Vector:
         return x if self.radius is None else ball(x, self.radius)
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 2 where the loss is strongly convex, at the least alpha that it is for; else Theorem 3."""
+        L, mu, squared = given.L, given.mu, given.zeta**2
+        common = {"T": given.K * given.R, "zeta_i": squared, "zeta": given.n * squared}
+        if mu > 0:
+            alpha = least_alpha(mu, L)
+            apart = squared / mu**2  # mu ||v_i* - w*|| <= ||grad f_i(w*)|| <= zeta
+            bound = given.into(apfl_theorem_2, alpha, **common, optima_apart=apart)
+            later = 1 / max(128 * L / mu, given.K)
+            lr = {"kind": "inverse-time", "initial": bound.lr, "decay": later, "per": "step"}
+            remark = "that every client's loss is mu-strongly convex is not checked"
+            return Theorem(bound, {"lr": lr, "alpha": alpha}, remark)
+        ball = {"own_height": given.highest, "height": given.Delta, "diameter": (2 * given.B) ** 2}
+        bound = given.into(apfl_theorem_3, MIXED, **common, **ball)
+        remark = f"the domain is taken as a ball of diameter 2 B, alpha as {MIXED}"
+        return Theorem(bound, {"lr": bound.lr}, remark)

@@ -11,6 +11,7 @@
     model(server)                             -> x         the shared model
     personal(server, client, oracle)          -> x_i       the client's own model
     join(server, client, oracle, steps)       -> client    the state of a client that joins after training
+    theorem(given)                            -> Theorem   its rates by its theorem, for `fedax advise`
 
 The loops over steps, clients and rounds belong to the engine, which is why the same object runs batched,
 one client at a time in a debugger, or on another machine. Every function is pure. A method with nothing to
@@ -32,6 +33,7 @@ import jax
 
 from fedax import randomness
 from fedax.algorithms.claims import Claim
+from fedax.bounds import Given, Theorem
 from fedax.errors import FedaxError, unknown
 from fedax.schedules import Schedule, register
 from fedax.vectors import Vector
@@ -213,12 +215,7 @@ class Algorithm:
     needs_all: ClassVar[bool] = False  #: a round counts only with all of its cohort; over a network it waits
     composite: ClassVar[bool] = False  #: handles psi by prox; `oracle.grad` is then that of the smooth part
     reference: ClassVar[str] = ""  #: paper and algorithm number
-    keeps: ClassVar[str] = "nothing"  #: what a client keeps between rounds, in words
-    down: ClassVar[int] = 1  #: floats sent to a client a round, in multiples of d
-    up: ClassVar[int] = 1  #: floats sent back, in multiples of d
-    up_otherwise: ClassVar[str] = ""  #: floats sent back with other choices, in words
     lockstep: ClassVar[bool] = False  #: every client must take the same number of local steps
-    gradients: ClassVar[int] = 1  #: minibatch gradients a local step, with the default choices
     #: "mean", or a function of the uploads, stacked along a first axis, and their weights (0 where there is no client)
     aggregate: Any = "mean"
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
@@ -263,18 +260,18 @@ class Algorithm:
         """Whether (1 or 0) the message of the context's round goes down and its uploads go up."""
         return 1, 1
 
-    def uploads(self, steps: int) -> int:
-        """Floats sent back after `steps` local steps with the choices made, in multiples of d."""
-        return self.up
-
-    def gradients_a_step(self) -> int:
-        """Minibatch gradients a local step with the choices made; a Hessian-vector product counts as two."""
-        return self.gradients
-
     def advice(self, ctx: Context, smoothness: Callable[[], float]) -> str | None:
         """A sentence on a condition of the method's theorem, or of its stability, that a run does not meet, or None.
 
         ctx has K, the cohort and the clients; smoothness estimates the clients' L when called.
+        """
+        return None
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem | None:
+        """What the method's theorem says of its rates on a problem with these constants, or None if it has none.
+
+        It is the theorem of the class that defines it, and not of one that derives from that.
         """
         return None
 

@@ -48,15 +48,10 @@ class Ditto(Algorithm):
 
     personalised = True
     reference = "Li et al. 2021, Algorithm 1"
-    keeps = "its own model v"
-    gradients = 2
     claims = (
         Reduction("FedAvg"),
         Reduction("LocalOnly", when={"lam": 0.0, "personal_lr": None}, model="personal"),
     )
-
-    def gradients_a_step(self) -> int:
-        return 2 if self.personal_steps is None else 1
 
     def client_init(self, x0: Vector) -> Vector:
         return x0

@@ -32,6 +32,7 @@ from typing import Any
 
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
+from fedax.bounds import Given, Theorem, theorem_3_1, theorem_b_21
 from fedax.vectors import Vector, maximum, sqrt
 
 
@@ -58,8 +59,6 @@ class FedAc(Algorithm):
     augment: bool = flag(default=False)
 
     reference = "Yuan's thesis, Algorithm 2, eq. 3.2 and 3.3"
-    keeps = "nothing (with augment, x0)"
-    down = up = 2
     claims = (
         Reduction("FedAvg", when={"mu": 100.0, "variant": "I", "augment": False}),
         Reduction("MinibatchAccSGD", when={"variant": "vanilla", "augment": False}, local_steps=1),
@@ -99,3 +98,12 @@ class FedAc(Algorithm):
     def model(self, server: Any) -> Vector:
         x_ag: Vector = server[1]
         return x_ag
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 3.1 for a strongly convex loss, else Theorem B.21, whose weight of the anchor is taken for mu."""
+        if given.mu > 0:
+            bound = given.into(theorem_3_1, potential=given.Delta + given.mu / 2 * given.B**2)
+            return Theorem(bound, {"lr": bound.lr, "mu": given.mu})
+        bound, weight = given.into(theorem_b_21)
+        return Theorem(bound, {"lr": bound.lr, "mu": weight, "augment": True})

@@ -57,7 +57,6 @@ class FedADMM(Algorithm):
 
     composite = True
     reference = "Wang, Marella and Anderson 2022, Algorithm 2"
-    keeps = "its dual z_i and its last xhat_i"
     claims: ClassVar[tuple[Claim, ...]] = (
         Optimum("full", when={"eta": 1.0}),
         Optimum("partial", when={"eta": 1.0}),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedax.algorithms.base import Algorithm, Context, Oracle, Rate, algorithm, rate
+from fedax.bounds import Given, Theorem, proposition_2_1, theorem_2_22
 from fedax.vectors import Vector
 
 
@@ -46,3 +47,11 @@ class FedAvg(Algorithm):
 
     def update(self, x: Vector, delta: Vector, ctx: Context) -> Vector:
         return x + self.server_lr * delta
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        if given.convex:
+            bound = given.into(proposition_2_1)
+            return Theorem(bound, {"lr": bound.lr})
+        bound = given.into(theorem_2_22)
+        return Theorem(bound, {"lr": bound.lr}, "no gradient may be longer than G: G is the longest that was seen")

@@ -26,6 +26,7 @@ from typing import Any
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate, within
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.local_only import train
+from fedax.bounds import Given, Theorem, feddeper_theorem_1
 from fedax.errors import FedaxError
 from fedax.vectors import Vector
 
@@ -59,8 +60,6 @@ class FedDeper(Algorithm):
 
     personalised = True
     reference = "Zhou et al. 2022, Algorithm 1"
-    keeps = "its own model v"
-    gradients = 2
     claims = (
         Reduction("FedAvg", when={"rho": 0.0}),
         Reduction("FedAvg", when={"lam": 1.0}, local_steps=1, participation="full"),
@@ -104,3 +103,8 @@ class FedDeper(Algorithm):
 
     def join(self, x: Vector, v: Vector, oracle: Any, steps: Any) -> Vector:
         return train(x, self.lr, oracle, steps)
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        bound = given.into(feddeper_theorem_1, spread=given.zeta)
+        return Theorem(bound, {"lr": bound.lr, "rho": bound.lr * given.L})

@@ -31,6 +31,7 @@ from typing import Any
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.mirrored import Mirrored
+from fedax.bounds import Given, Theorem, theorem_4_4, theorem_4_7
 from fedax.vectors import Vector, each, repeat, scalar, zeros
 
 
@@ -61,7 +62,6 @@ class FedDualAvg(Mirrored, Algorithm):
 
     composite = True
     reference = "Yuan's thesis, Algorithms 6 and 8"
-    up_otherwise = "K d with average"
     claims = (
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False}),
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False, "client_prox": False}),
@@ -70,9 +70,6 @@ class FedDualAvg(Mirrored, Algorithm):
     @property
     def lockstep(self) -> bool:  # type: ignore[override]
         return self.average
-
-    def uploads(self, steps: int) -> int:
-        return steps if self.average else 1
 
     def init(self, x0: Vector) -> Any:
         return self.dual(x0), scalar(0, x0), x0
@@ -116,3 +113,14 @@ class FedDualAvg(Mirrored, Algorithm):
     def model(self, server: Any) -> Vector:
         x: Vector = server[2]
         return x
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 4.7 for quadratics, else Theorem 4.4, with h = ||x||^2 / 2: D_h is half the squared distance."""
+        if given.quadratic:
+            bound = given.into(theorem_4_7, B=given.B / 2**0.5)
+            remark = "sigma and zeta are Euclidean lengths: the theorem's are in the norm of the Hessian"
+        else:
+            bound = given.into(theorem_4_4, B=given.B / 2**0.5)
+            remark = "no gradient may be longer than G: G is the longest that was seen"
+        return Theorem(bound, {"lr": bound.lr, "server_lr": 1.0}, remark)

@@ -46,7 +46,6 @@ class FedDyn(Algorithm):
     alpha: float = number("(0, inf)", tune=WEIGHT)
 
     reference = "Acar et al. 2021, Algorithm 1"
-    keeps = "the linear term h_i of its loss"
     claims = (
         Optimum("full", when={"alpha": 1.0}),
         Optimum("partial", when={"alpha": 1.0}),

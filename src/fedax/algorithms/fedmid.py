@@ -23,6 +23,7 @@ from typing import Any
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.algorithms.mirrored import Mirrored
+from fedax.bounds import Given, Theorem, theorem_4_3
 from fedax.vectors import Vector, scalar
 
 
@@ -70,3 +71,10 @@ class FedMiD(Mirrored, Algorithm):
     def update(self, x: Vector, upload: Any, ctx: Context) -> Any:
         delta, travelled = upload
         return self.primal(self.dual(x) + self.server_lr * delta, self.server_lr * travelled, ctx)
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 4.3, with h = ||x||^2 / 2: D_h is half the squared distance. It bounds the two rates' product."""
+        bound = given.into(theorem_4_3, B=given.B / 2**0.5)
+        remark = "how small the client's rate must be is not said: a K-th of both rates' product is taken"
+        return Theorem(bound, {"lr": bound.lr / given.K, "server_lr": float(given.K)}, remark)

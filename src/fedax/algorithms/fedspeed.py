@@ -29,6 +29,7 @@ from typing import Any
 
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Optimum, Reduction
+from fedax.bounds import Given, Theorem, fedspeed_theorem_4_4, positive
 from fedax.vectors import Vector, maximum, norm, zeros
 
 TINY = 1e-12  # below any gradient that matters: a zero gradient perturbs by zero
@@ -65,8 +66,6 @@ class FedSpeed(Algorithm):
     perturb_by: str = choice("given", "raw", default="given")
 
     reference = "Sun et al. 2023, Algorithm 1"
-    keeps = "its prox-correction ghat_i"
-    gradients = 2
     claims = (
         Optimum("full", when={"rho": 0.0, "lam": 1.0, "server": "all-clients"}),
         Optimum("partial", when={"rho": 0.0, "lam": 1.0, "server": "all-clients"}),
@@ -119,3 +118,11 @@ class FedSpeed(Algorithm):
     def model(self, server: Any) -> Vector:
         x: Vector = server[0]
         return x
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 4.4 at half of the longest lr and the largest lam, lr K, with Corollary 4.5's rho ~ 1/sqrt(R)."""
+        positive(L=given.L)
+        lr, rho = 1 / (64 * (3 * given.K) ** 0.5 * given.L), 1 / (4 * given.L * given.R**0.5)
+        settings = {"lr": lr, "lam": lr * given.K, "rho": rho}
+        return Theorem(given.into(fedspeed_theorem_4_4, **settings), {**settings, "normalize": False})

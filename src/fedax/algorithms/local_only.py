@@ -45,8 +45,6 @@ class LocalOnly(Algorithm):
     shared = False
     personalised = True
     reference = "the comparison of Deng, Kamani and Mahdavi 2020"
-    keeps = "its own model v"
-    down = up = 0
 
     def client_init(self, x0: Vector) -> Vector:
         return x0

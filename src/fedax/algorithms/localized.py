@@ -43,11 +43,8 @@ class OfBase(Algorithm):
     base: Any
 
     composite = of_base(False)
-    keeps = of_base("what its base keeps")
-    down = of_base(1)
-    up = of_base(1)
+    aggregate = of_base("mean")
     lockstep = of_base(False)
-    gradients = of_base(1)
     personalised = of_base(False)
     shared = of_base(True)
     needs_all = of_base(False)
@@ -83,14 +80,6 @@ class OfBase(Algorithm):
     def traffic(self, ctx: Context) -> tuple[Any, Any]:
         sent: tuple[Any, Any] = self.base.traffic(ctx)
         return sent
-
-    def uploads(self, steps: int) -> int:
-        sent: int = self.base.uploads(steps)
-        return sent
-
-    def gradients_a_step(self) -> int:
-        taken: int = self.base.gradients_a_step()
-        return taken
 
     def advice(self, ctx: Context, smoothness: Any) -> str | None:
         said: str | None = self.base.advice(ctx, smoothness)

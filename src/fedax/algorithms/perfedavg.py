@@ -45,11 +45,7 @@ class PerFedAvg(Algorithm):
 
     personalised = True
     reference = "Fallah, Mokhtari and Ozdaglar 2020, Algorithm 1"
-    gradients = 4
     claims = (Reduction("FedAvg", when={"alpha": 0.0}),)
-
-    def gradients_a_step(self) -> int:
-        return 2 if self.order == "first" else 4
 
     def adapted(self, w: Vector, oracle: Oracle) -> Vector:
         """One gradient step of length alpha."""

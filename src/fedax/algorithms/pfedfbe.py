@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, number, rate
+from fedax.bounds import Given, Theorem, pfedfbe_theorem_1, positive
 from fedax.vectors import Vector
 
 
@@ -48,11 +49,7 @@ class PFedFBE(Algorithm):
 
     composite = True
     personalised = True
-    gradients = 3
     reference = "pFedFBE, Algorithm 1, eq. 6, 8 and 9"
-
-    def gradients_a_step(self) -> int:
-        return 1 if self.hessian == "none" else 3
 
     def theta(self, w: Vector, oracle: Any) -> Vector:
         """The proximal gradient step from w."""
@@ -89,3 +86,13 @@ class PFedFBE(Algorithm):
             f"PFedFBE: lam = {self.lam:g} is not above the clients' smoothness, estimated as L = {estimate:.4g}: "
             "the envelope is then not smooth"
         )
+
+    @classmethod
+    def theorem(cls, given: Given) -> Theorem:
+        """Theorem 1 at lam = 2 L."""
+        positive(L=given.L)
+        run = {"N": given.n, "S": given.m, "lam": 2 * given.L}
+        seen = {"gradient": given.G, "sigma_G": given.sigma, "gamma_G": given.zeta}
+        bound = given.into(pfedfbe_theorem_1, **run, **seen)
+        remark = "how Hessians differ between points, rows and clients is not estimated, and taken as 0"
+        return Theorem(bound, {"lr": bound.lr, "lam": run["lam"]}, remark)

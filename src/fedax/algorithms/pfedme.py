@@ -52,11 +52,7 @@ class PFedMe(Algorithm):
 
     personalised = True
     reference = "Dinh, Tran and Nguyen 2020, Algorithm 1"
-    gradients = 5
     claims = (Reduction("FedAvg", when={"lam": 4.0, "inner_lr": 0.25, "inner_steps": 1, "beta": 1.0}),)
-
-    def gradients_a_step(self) -> int:
-        return self.inner_steps
 
     def theta(self, w: Vector, oracle: Oracle) -> Vector:
         """The proximal point of w, by gradient steps from w."""

@@ -43,8 +43,6 @@ class SCAFFOLD(Algorithm):
     option: str = choice("II", "I", default="II")
 
     reference = "Karimireddy et al. 2020, Algorithm 1"
-    keeps = "its control variate c_i"
-    down = up = 2
     claims = (
         Optimum("full"),
         Optimum("partial"),

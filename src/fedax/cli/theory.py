@@ -10,6 +10,7 @@ import typer
 
 from fedax.cli.options import Debug
 from fedax.errors import FedaxError
+from fedax.outside import beside, is_outside
 
 if TYPE_CHECKING:
     from fedax.experiments import Experiment
@@ -36,10 +37,11 @@ def advise(
     fedax advise experiment.toml --apply --out better.toml
     """
     from fedax.cli.console import console
+    from fedax.engine.prepare import in_memory
     from fedax.experiments import read
-    from fedax.experiments.building import in_memory, prepare
+    from fedax.experiments.building import prepare
     from fedax.papers.theory import estimate
-    from fedax.papers.theory.advice import RULES
+    from fedax.papers.theory.advice import with_theorem
     from fedax.runtime import configure
 
     configure()
@@ -50,18 +52,19 @@ def advise(
     if apply and target.exists():
         raise FedaxError(f"{target} already exists: choose another with --out")
     asked = read(experiment)
-    if apply and not set(methods_of(asked)) & set(RULES):
-        raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(RULES)} have one")
+    own = methods_of(asked)
+    if apply and not any(own):
+        raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(with_theorem())} have one")
     problem, federation = prepare(asked)
     with console().status("estimating L, mu, sigma, zeta and B"):
         constants = estimate(problem, in_memory(federation), batch_size=asked.batch_size, seed=asked.seeds[0])
     work = work_of(asked, federation)
-    found, refused = proposals(constants, work, list(RULES))
+    found, refused = proposals(constants, work, [*with_theorem(), *filter(is_outside, dict.fromkeys(own))])
     show_constants(constants)
     show_proposals(found, refused, work)
     if apply:
-        own = [p for p in found if p.method in methods_of(asked)]
-        _write(experiment, target, asked, common_work(own, work), constants)
+        applied = proposals(constants, work, [name for name in dict.fromkeys(own) if name])[0]
+        _write(experiment, target, own, common_work(applied, work), constants)
 
 
 def theory(
@@ -108,8 +111,11 @@ def work_of(experiment: Experiment, federation: Any) -> Work:
 
 
 def methods_of(experiment: Experiment) -> list[str]:
-    """The class of each of an experiment's methods."""
-    return [type(table.build()).__name__ for table in experiment.algorithm]
+    """The name of each of an experiment's methods that has a theorem; an empty one for each that has none."""
+    from fedax.papers.theory.advice import has_theorem
+
+    made = [(table.name, type(table.build())) for table in experiment.algorithm]
+    return [(name if is_outside(name) else cls.__name__) if has_theorem(cls) else "" for name, cls in made]
 
 
 def proposals(constants: Constants, work: Work, methods: list[str]) -> tuple[list[Proposal], list[str]]:
@@ -163,8 +169,8 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
     columns = ("method", "settings", "theorem", "bound", "largest term", "local steps*")
     console().print(table(title, columns, rows))
     print(
-        f"* the most a round, at the same {work.K * work.R} in all, for at most twice the bound with one a round, "
-        "while averaging rarely is not the larger part of it"
+        f"* the largest number a round, at the same {work.K * work.R} local steps in all, whose bound is at most twice "
+        "that of one local step a round, and at most half of which comes of averaging rarely"
     )
     for proposal in found:
         for words in proposal.unmet:
@@ -173,17 +179,17 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
         print(f"no proposal for {words}")
 
 
-def _write(source: Path, target: Path, experiment: Experiment, work: Work, constants: Constants) -> None:
+def _write(source: Path, target: Path, methods: list[str], work: Work, constants: Constants) -> None:
     """The experiment with the proposals for this work in its algorithm tables, its local steps and its rounds."""
     from fedax.experiments.reading import parse
-    from fedax.papers.theory.advice import RULES
     from fedax.runs.files import write_whole
 
-    methods = methods_of(experiment)
-    found = {p.method: p for p in proposals(constants, work, [m for m in dict.fromkeys(methods) if m in RULES])[0]}
+    found = {name: p for name in dict.fromkeys(methods) if name for p in proposals(constants, work, [name])[0]}
     if not found:
         raise FedaxError(f"no theorem of the methods of {source} holds on this problem: there is nothing to apply")
     table = tomllib.loads(source.read_text(encoding="utf-8"))
+    if target.resolve().parent != source.resolve().parent:
+        table = beside(table, source.parent)
     table.setdefault("name", source.stem)
     table.pop("local_epochs", None)
     table |= {"rounds": work.R, "local_steps": work.K}
@@ -196,11 +202,11 @@ def _write(source: Path, target: Path, experiment: Experiment, work: Work, const
     if swept:
         print(f"[sweep] goes over {', '.join(swept)}: its values take the place of the proposals")
     try:
-        parse(table)
+        parse(beside(table, source.parent))
     except FedaxError as error:
         raise FedaxError(f"{source} cannot have {work.K} local steps and {work.R} rounds: {error}") from None
     notes = [f"Step sizes and local steps by `fedax advise {source.name} --apply`"]
-    notes += [f"{method}: {proposal.bound.theorem}" for method, proposal in found.items()]
+    notes += [f"{proposal.method}: {proposal.bound.theorem}" for proposal in found.values()]
     write_whole(target, "".join([*(f"# {words}\n" for words in notes), to_toml(table)]).encode())
     print(f"{target}: local_steps = {work.K}, rounds = {work.R}")
 

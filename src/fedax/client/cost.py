@@ -15,10 +15,11 @@ from fedax.client.round import Client
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one client's round costs: floats each way, and gradients by where they are taken."""
+    """What one client's round costs: floats each way, floats kept until the next, gradients by where they are taken."""
 
     down: int
     up: int
+    kept: int
     step: counting.Tally
     finish: counting.Tally
 
@@ -49,7 +50,7 @@ def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
         jax.eval_shape(step, local, message, state)
     with counting.counted() as in_finish:
         upload, _ = jax.eval_shape(finish, local, message, state)
-    return Cost(_floats(message), _floats(upload), in_step, in_finish)
+    return Cost(_floats(message), _floats(upload), _floats(state), in_step, in_finish)
 
 
 def _floats(tree: Any) -> int:

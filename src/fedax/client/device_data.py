@@ -91,15 +91,22 @@ class NotDrawn(Exception):
     """A client looks at rows that are not among its round's minibatches."""
 
 
-def place_data(arrays: Mapping[str, Any], rows: Rows, steps: Any, place: Callable[[Any], Any]) -> Data | Disk:
+def place_data(
+    arrays: Mapping[str, Any], rows: Rows, steps: Any, place: Callable[[Any], Any], placed: Data | Disk | None = None
+) -> Data | Disk:
     """A federation's rows: on the devices by `place`, or on disk where they are too large for it.
+
+    placed: the same arrays where they lie on the devices already.
 
     >>> place_data({"x": np.ones(3)}, Rows(start=[0], count=[3]), [1], jax.device_put).arrays["x"].shape
     (3,)
     """
     if not too_large(arrays):
-        placed: Data = place(Data.of(arrays, rows, steps))
-        return placed
+        if isinstance(placed, Data):
+            made: Data = place(Data.of({}, rows, steps))
+            return dataclasses.replace(made, arrays=placed.arrays)
+        made = place(Data.of(arrays, rows, steps))
+        return made
     size = sum(array.nbytes for array in arrays.values()) / 2**30
     log.info("the set, %.2f GiB, is above its budget: its rows stay on disk and come as they are needed", size)
     return Disk(arrays, rows, steps, place)

@@ -10,9 +10,17 @@ import functools
 from typing import Any
 
 import jax
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from numpy.typing import NDArray
 
 from fedax import randomness
 from fedax.client.plan import Plan
+
+BLOCK = 64  # rounds that are drawn at a time, at most
+ROOM = 1 << 22  # row numbers of a block, at most
+Cohorts = NDArray[np.int32]
 
 
 def minibatch_rows(plan: Plan, count: Any, seed: Any, round: Any, client: Any) -> jax.Array:
@@ -35,8 +43,74 @@ def minibatches_program(plan: Plan) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, None, 0, 0)))
 
 
+class Draws:
+    """The cohorts of a run and the rows of their minibatches, a block of rounds at a time.
+
+    A block's row numbers are a small array. Programs that run methods are given them, so what draws them is compiled
+    once for all methods of a plan.
+    """
+
+    def __init__(self, plan: Plan, places: int, mesh: Mesh, seed: jax.Array, rounds: int) -> None:
+        """places: of the cohort, with those that are left over filled by client 0. rounds: of the run."""
+        self.plan, self.places, self.mesh, self.seed = plan, places, mesh, seed
+        each = places * plan.max_steps * (plan.batch or 0)
+        self.rounds = max(1, min(BLOCK, rounds, ROOM // max(1, each)))  #: of a block
+        self._cohorts: tuple[int, Cohorts] | None = None
+        self._rows: tuple[int, Any] | None = None
+
+    def left(self, round: int) -> int:
+        """How many rounds there are from this one to the end of its block."""
+        return self.rounds - round % self.rounds
+
+    def cohorts(self, first: int, last: int) -> Cohorts:
+        """The clients of the rounds first .. last-1, one row a round."""
+        blocks = range(first // self.rounds, (last - 1) // self.rounds + 1)
+        every = np.concatenate([self.block(block) for block in blocks])
+        begin = first - blocks.start * self.rounds
+        return every[begin : begin + last - first]
+
+    def block(self, block: int) -> Cohorts:
+        """The cohorts of a block, by its number."""
+        if self._cohorts is None or self._cohorts[0] != block:
+            rounds = np.arange(block * self.rounds, (block + 1) * self.rounds, dtype=np.int32)
+            drawn = cohorts_program(self.plan.clients, self.plan.cohort)(self.seed, rounds)
+            self._cohorts = block, np.asarray(drawn)
+        return self._cohorts[1]
+
+    def who(self, round: int) -> Cohorts:
+        """The block of a round: its cohorts [rounds, places]."""
+        return np.pad(self.block(round // self.rounds), ((0, 0), (0, self.places - self.plan.cohort)))
+
+    def rows(self, round: int, count: Any) -> Any:
+        """The block of a round: its minibatches' rows [rounds, places, steps, batch]; () for full local gradients.
+
+        count: how many rows each client has.
+        """
+        if self.plan.batch is None:
+            return ()
+        block = round // self.rounds
+        if self._rows is None or self._rows[0] != block:
+            self._rows = None  # given up before the next is made
+            rounds = np.arange(block * self.rounds, (block + 1) * self.rounds, dtype=np.int32)
+            program = block_program(self.plan, self.mesh)
+            self._rows = block, program(self.seed, rounds, self.who(round), count)
+        return self._rows[1]
+
+
 @functools.lru_cache(maxsize=32)
 def cohorts_program(clients: int, cohort: int) -> Any:
     """The compiled cohorts(seed, rounds) -> [rounds, cohort], the clients of each round."""
     one = functools.partial(randomness.draw_cohort, clients=clients, cohort=cohort)
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
+
+
+@functools.lru_cache(maxsize=32)
+def block_program(plan: Plan, mesh: Mesh) -> Any:
+    """The compiled rows(seed, rounds, who, count) -> [rounds, places, steps, batch] of some rounds' minibatches."""
+
+    def one(seed: Any, round: Any, client: Any, count: Any) -> jax.Array:
+        return minibatch_rows(plan, count[client], seed, round, client)
+
+    block = jax.vmap(jax.vmap(one, in_axes=(None, None, 0, None)), in_axes=(None, 0, 0, None))
+    spread = P(None, "clients")
+    return jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(P(), P(), spread, P()), out_specs=spread, check_vma=False))

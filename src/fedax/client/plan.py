@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
-from fedax.errors import FedaxError, unknown
+from fedax.errors import FedaxError
+from fedax.options import Count
 from fedax.randomness import Sampling
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is done in every round: the options that a simulation, an experiment file and a run over a network share.
+
+    rounds: communication rounds.
+    cohort: clients a round, drawn without replacement; None for all.
+    local_steps, local_epochs: a client's work a round, in steps (default 1) or passes over its rows.
+    batch_size: rows a minibatch; None for the full local gradient.
+    sampling: "epochs" (reshuffled) or "iid" (with replacement).
+    weighted: average by clients' rows instead of uniformly.
+    model_state: on a model with state, such as BatchNorm's statistics, what clients do with it: "average" it with their
+        uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
+    personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
+    zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
+    """
+
+    rounds: Count
+    cohort: Count | None = None
+    local_steps: Count | None = None
+    local_epochs: Annotated[float, Gt(0)] | None = None
+    batch_size: Count | None = None
+    sampling: Sampling = "epochs"
+    weighted: bool = False
+    model_state: Literal["average", "client"] | None = None
+    personal: bool = True
+    zero_below: Annotated[float, Ge(0)] = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,51 +63,30 @@ class Plan:
 
 
 def make_plan(
-    federation: Federation | Lazy,
-    rounds: int,
-    cohort: int | None,
-    local_steps: int | None,
-    local_epochs: float | None,
-    batch_size: int | None,
-    sampling: Sampling,
-    weighted: bool,
+    federation: Federation | Lazy, work: Work, *, cohort: int | None
 ) -> tuple[Plan, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Check the schedule of a run against its federation; the plan, and each client's local steps."""
-    check_positive("rounds", rounds)
-    for name, value in (("cohort", cohort), ("local_steps", local_steps), ("batch_size", batch_size)):
-        if value is not None:
-            check_positive(name, value)
-    if local_steps is not None and local_epochs is not None:
+    """Check the work of a round against the federation; the plan, and each client's local steps."""
+    if work.local_steps is not None and work.local_epochs is not None:
         raise FedaxError("give local_steps or local_epochs, not both")
-    if local_epochs is not None and not local_epochs > 0:
-        raise FedaxError(f"local_epochs must be above 0, not {local_epochs}")
-    if sampling not in ("epochs", "iid"):
-        raise unknown("sampling", sampling, ("epochs", "iid"))
     clients, count = federation.clients, federation.train.count
     if cohort is not None and cohort > clients:
         raise FedaxError(f"cohort={cohort} is larger than the federation of {clients} clients")
     if (empty := np.flatnonzero(count < 1)).size:
         raise FedaxError(f"client {int(empty[0])} has no training rows")
-    if local_epochs is None:
-        steps = np.full(clients, 1 if local_steps is None else local_steps, np.int64)
+    if work.local_epochs is None:
+        steps = np.full(clients, work.local_steps or 1, np.int64)
     else:
-        batch = count if batch_size is None else np.minimum(batch_size, count)
-        steps = np.maximum(1, np.ceil(local_epochs * count / batch)).astype(np.int64)
+        batch = count if work.batch_size is None else np.minimum(work.batch_size, count)
+        steps = np.maximum(1, np.ceil(work.local_epochs * count / batch)).astype(np.int64)
     plan = Plan(
         clients=clients,
         cohort=clients if cohort is None else cohort,
-        batch=batch_size,
+        batch=work.batch_size,
         max_steps=int(steps.max()),
         equal_steps=bool(steps.min() == steps.max()),
         min_rows=int(count.min()),
         max_rows=int(count.max()),
-        sampling=sampling,
-        weighted=weighted,
+        sampling=work.sampling,
+        weighted=work.weighted,
     )
     return plan, steps
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Refuse what is no whole number from 1 on."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise FedaxError(f"{name} must be a whole number from 1 on, not {value!r}")

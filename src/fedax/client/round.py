@@ -19,6 +19,7 @@ from fedax.algorithms.base import Algorithm, Context
 from fedax.client.device_data import Data, NotDrawn
 from fedax.client.draws import minibatch_rows
 from fedax.client.plan import Plan
+from fedax.data.nested import nested
 from fedax.problem import Problem
 from fedax.problem.oracle import Batch, BatchOracle, FullOracle
 
@@ -34,6 +35,7 @@ class Client:
     seed: Any
     round: Any
     smooth: bool
+    rows: Any = None  #: of its minibatches, where they are drawn beforehand
 
     @property
     def count(self) -> Any:
@@ -65,7 +67,12 @@ class Client:
             equal=plan.equal_rows,
             smooth=self.smooth,
             fresh=None if plan.batch is None else fresh,
+            key=self._key(plan.max_steps + 1) if self.problem.draws else None,
         )
+
+    def _key(self, step: Any) -> jax.Array:
+        """The key of what a model draws outside local steps."""
+        return randomness.key_for(self.seed, randomness.MODEL, self.round, self.number, step)
 
     def _draw(self, fresh: Callable[[Any], BatchOracle], *counters: Any) -> BatchOracle:
         """The oracle on a further minibatch, drawn with replacement."""
@@ -80,8 +87,8 @@ class Client:
         batch = self._fetch(index)
         if self.problem.augment is not None:
             key = randomness.key_for(self.seed, purpose, self.round, self.number, *counters)
-            batch = self.problem.augment(key, batch)
-        return BatchOracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh)
+            batch = self.problem.augment(key, nested(batch))
+        return BatchOracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh, train=True)
 
     def _rows(self) -> jax.Array:
         return minibatch_rows(self.plan, self.count, self.seed, self.round, self.number)
@@ -92,7 +99,10 @@ class Client:
         if batch is None:
             return lambda k: self.full()
         shape = (self.plan.max_steps, batch)
-        rows = jnp.arange(math.prod(shape)).reshape(shape) if self.data.drawn else self._rows()
+        if self.data.drawn:
+            rows = jnp.arange(math.prod(shape)).reshape(shape)
+        else:
+            rows = self._rows() if self.rows is None else self.rows
 
         def at(k: Any) -> BatchOracle:
             def fresh(n: Any) -> BatchOracle:

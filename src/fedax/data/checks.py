@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedax.data.nested import flattened
 from fedax.errors import FedaxError
 
 Array: TypeAlias = NDArray[Any]
@@ -67,12 +68,14 @@ def check_names(names: Sequence[str] | None, clients: int) -> tuple[str, ...]:
 def check_arrays(arrays: object, owner: str) -> dict[str, Array]:
     """Finite numeric arrays with the same, positive number of rows; `owner` is named in the errors.
 
+    Dictionaries among them are spread out: see `fedax.data.nested`.
+
     >>> sorted(check_arrays({"x": [[1.0], [2.0]], "y": [0, 1]}, "client 0"))
     ['x', 'y']
     """
     if not isinstance(arrays, Mapping) or not arrays:
         raise FedaxError(f"{owner} is {arrays!r}: it must be a dict of arrays such as {{'x': ..., 'y': ...}}")
-    checked = {key: _numeric(key, value, owner) for key, value in arrays.items()}
+    checked = {key: _numeric(key, value, owner) for key, value in flattened(arrays, owner).items()}
     lengths = {key: len(array) for key, array in checked.items()}
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{key!r} has {n}" for key, n in lengths.items())

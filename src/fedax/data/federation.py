@@ -19,6 +19,7 @@ from fedax.data.checks import (
     check_same_layout,
     check_split,
 )
+from fedax.data.nested import flattened, nested
 from fedax.data.splits import PARTS, is_label, split_blocks
 from fedax.data.storage.sharing import in_order
 from fedax.errors import FedaxError, unknown
@@ -67,7 +68,8 @@ class Federation:
 
     Parameters
     ----------
-    arrays : dict of arrays with the same first axis, such as `x` and `y`
+    arrays : dict of arrays with the same first axis, such as `x` and `y`; where one is itself a dict, `{"x": {"ids":
+        ..., "mask": ...}}`, its arrays are kept as "x.ids" and "x.mask", and a model gets the dict
     train, validation, test : the clients' rows in these arrays; every client has at least one train row
     names : distinct client names; default "0", "1", ...
     info : where the data come from: dataset, partition, number of classes, seed
@@ -87,6 +89,7 @@ class Federation:
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "arrays", flattened(self.arrays))
         lengths = {key: len(array) for key, array in self.arrays.items()}
         if len(set(lengths.values())) != 1:
             raise FedaxError(f"arrays has the lengths {lengths}: there must be one, the same for all arrays")
@@ -124,6 +127,8 @@ class Federation:
         >>> clients = [{"x": np.ones((10, 3)), "y": np.arange(10) % 2}, {"x": np.ones((4, 3)), "y": [0] * 4}]
         >>> Federation.from_clients(clients, split=(0.5, 0.0, 0.5)).test.count
         array([5, 2])
+        >>> list(Federation.from_clients([{"x": {"ids": [[3, 1]], "mask": [[1, 0]]}, "y": [1]}]).arrays)
+        ['x.ids', 'x.mask', 'y']
         """
         fractions, seed = check_split(split), check_count("seed", seed, 0)
         if isinstance(clients, Mapping) or len(clients) == 0:
@@ -154,12 +159,12 @@ class Federation:
         rows: Rows = getattr(self, name)
         return rows
 
-    def client(self, i: int, part: str = "train") -> dict[str, Array]:
-        """Client i's arrays, as views of the flat ones."""
+    def client(self, i: int, part: str = "train") -> dict[str, Any]:
+        """Client i's arrays, as views of the flat ones; in dictionaries where they were given so."""
         rows = self.part(part)
         if not 0 <= i < self.clients:
             raise FedaxError(f"client is {i}: it must be from 0 to {self.clients - 1}")
-        return {key: array[rows.of(i)] for key, array in self.arrays.items()}
+        return nested({key: array[rows.of(i)] for key, array in self.arrays.items()})
 
     def label_counts(self, key: str = "y") -> NDArray[np.int64]:
         """How many rows of each label 0, 1, ... each client has, over all its parts: [clients, labels].

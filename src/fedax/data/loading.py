@@ -15,6 +15,7 @@ from fedax.data.checks import Array
 from fedax.data.datasets.registry import DATASETS, FEDERATIONS
 from fedax.data.datasets.spec import Dataset
 from fedax.data.federation import Federation, Rows
+from fedax.data.nested import flattened
 from fedax.data.partitions.registry import IID, ByColumn, Partition
 from fedax.data.splits import is_label
 from fedax.data.storage.sharing import within_budget
@@ -124,7 +125,7 @@ def _from_outside(
         raise FedaxError(
             f"{name} returns {type(made).__name__}: it must be a fedax.Federation, or a dict of arrays x, y"
         )
-    arrays = {key: np.asarray(array) for key, array in made.items()}
+    arrays = {key: np.asarray(array) for key, array in flattened(made, name).items()}
     return _own(arrays, name, partition, check_fractions(split, None), seed)
 
 

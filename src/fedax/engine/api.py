@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from fedax.algorithms.base import Algorithm
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
+from fedax.engine.config import RunConfig, takes_options
 from fedax.engine.loop import Simulation
+from fedax.engine.prepare import Prepared
 from fedax.engine.record import client_values, describe
 from fedax.engine.result import Result
 from fedax.errors import DivergedError
+from fedax.options import made_of
 from fedax.problem import Problem
 from fedax.runs.folder import RunFolder, Status
 from fedax.runs.lock import locked
 
 
-def simulate(
-    problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, *, rounds: int, **options: Any
-) -> Result:
+@takes_options(RunConfig)
+def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, **options: Any) -> Result:
     """Run a method on a federation and return its history and models.
 
     rounds: communication rounds, at least 1.
@@ -41,6 +42,8 @@ def simulate(
     join_steps: local steps of theirs; as many as the others took on average unless given.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
     checkpoint_every: seconds between two checkpoints in `out`; None for none. resume: go on from the last one there.
+    model_state: on a model with state, such as BatchNorm's statistics, what clients do with it: "average" it with their
+        uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
     protocol: whether to end with `result.by_client`, every client's metrics with the shared, the localised and its own
         model; by default where there are personal models or unseen clients.
     on_progress: called with the number of rounds done, about twice a second.
@@ -53,13 +56,14 @@ def simulate(
     4.0
     """
     made: list[Result] = []
-    for _ in _rows(made.append, problem, federation, algorithm, rounds=rounds, **options):
+    for _ in _rows(made.append, problem, federation, algorithm, **options):
         pass
     return made[0]
 
 
+@takes_options(RunConfig)
 def stream(
-    problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, *, rounds: int, **options: Any
+    problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, **options: Any
 ) -> Iterator[dict[str, Any]]:
     """`simulate`, yielding each evaluated round's row as it is reached.
 
@@ -69,17 +73,21 @@ def stream(
     >>> [row["round"] for row in stream(mean, clients, fedax.FedAvg(lr=0.5), rounds=4, eval_every=2)]
     [0, 2, 4]
     """
-    yield from _rows(lambda result: None, problem, federation, algorithm, rounds=rounds, **options)
+    yield from _rows(lambda result: None, problem, federation, algorithm, **options)
 
 
 def _rows(
-    done: Callable[[Result], None], *what: Any, rounds: int, label: str | None = None, **options: Any
+    done: Callable[[Result], None],
+    problem: Problem,
+    federation: Federation | Lazy,
+    algorithm: Algorithm,
+    **options: Any,
 ) -> Iterator[dict[str, Any]]:
     """Run a simulation, yield its rows, keep its directory up to date if there is one, and hand over the result."""
-    out = options.get("out")
-    with locked(None if out is None else Path(out)):
-        simulation = Simulation(*what, rounds=rounds, **options)
-        simulation.about = describe(simulation, label, options)
+    config = made_of(RunConfig, options)
+    with locked(config.folder):
+        simulation = Simulation.of(Prepared.of(problem, federation, algorithm, config))
+        simulation.about = describe(simulation.prepared)
         folder = _begun(simulation)
         try:
             yield from simulation
@@ -100,8 +108,9 @@ def _begun(simulation: Simulation) -> RunFolder | None:
     """The directory of a run, with what is known before the first round; None if it has none."""
     if simulation.out is None or simulation.about is None:
         return None
-    folder = RunFolder(simulation.out, simulation.rounds, simulation.about.clients())
-    folder.begin(simulation.about.experiment, simulation.state.round, client_values(simulation))
+    folder = RunFolder(simulation.out, simulation.config.rounds, simulation.about.clients())
+    values = client_values(simulation.prepared, simulation.state.per_client)
+    folder.begin(simulation.about.experiment, simulation.state.round, values)
     told = simulation.on_progress
 
     def advance(rounds: int) -> None:

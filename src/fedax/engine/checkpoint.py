@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,28 +21,24 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from fedax.engine.fingerprint import Differs, compare, fingerprint
-from fedax.engine.rounds import State
-from fedax.engine.snapshots import Snapshot
+from fedax.engine.prepare import Prepared
+from fedax.engine.state import RunState, Snapshot
 from fedax.engine.store import NONE, FileSlots, Index, Packing, Store
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement
-from fedax.runs.files import History, write_whole
+from fedax.runs.files import STATES, History, write_whole
 from fedax.runtime import is_main_process
-
-if TYPE_CHECKING:
-    from fedax.engine.loop import Simulation
 
 log = logging.getLogger("fedax")
 KEPT = 2
 SHARE = 0.05  # of a run's time at most, unless a checkpoint is asked for every few rounds
-STATES = "states.bin"
 
 
 class Checkpoints:
     """The checkpoints of one run, in a directory of its own."""
 
-    def __init__(self, run: Simulation, folder: Path, every: float) -> None:
-        self.run, self.folder, self.every = run, folder, every
+    def __init__(self, run: Prepared, state: RunState, folder: Path, every: float) -> None:
+        self.run, self.state, self.folder, self.every = run, state, folder, every
         self._last, self._took = time.monotonic(), 0.0
         self._tables: list[Index] = []  # of the checkpoints kept, the newest last
         self._since = 0  # clients that took part from this round on have rows that are not in the file yet
@@ -64,18 +60,18 @@ class Checkpoints:
 
     def save(self) -> None:
         """Write a checkpoint of the run as it is now, between two rounds."""
-        run, began = self.run, time.monotonic()
+        state, began = self.state, time.monotonic()
         try:
             self._copy_rows()
             if not is_main_process():
                 return
-            name = self.folder / f"round-{run.state.round:08d}.ckpt"
+            name = self.folder / f"round-{state.round:08d}.ckpt"
             write_whole(name, sealed(self._content()))
         except OSError as error:
             kept = self._names()
             good = f"the last good one is of round {_round(kept[-1])}" if kept else "there is none yet"
             why = (error.strerror or str(error)).lower()
-            raise FedaxError(f"the checkpoint of round {run.state.round} cannot be written: {why}; {good}") from error
+            raise FedaxError(f"the checkpoint of round {state.round} cannot be written: {why}; {good}") from error
         self._tables = [*self._tables, self._rows.table.copy()][-KEPT:]
         self._rows.keep(self._tables)
         for old in self._names()[:-KEPT]:
@@ -85,40 +81,37 @@ class Checkpoints:
 
     def _copy_rows(self) -> None:
         """Write the states of clients that took part since the last checkpoint to the file, unless they are there."""
-        run = self.run
+        run, state = self.run, self.state
         if is_main_process():
             self.folder.mkdir(parents=True, exist_ok=True)
         if self._rows.packing.size:
-            if self._file is None and run.state.round > self._since:
-                rounds = range(self._since, run.state.round, run.engine.segment)
-                who = [run.engine.cohorts(r, run.engine.segment)[: run.state.round - r] for r in rounds]
-                for part in np.array_split(np.unique(np.concatenate(who)), 1 + run.plan.clients // 4096):
-                    states = jax.device_get(run.state.take(part))  # by all processes together
+            if self._file is None and state.round > self._since:
+                who = np.unique(run.engine.draws.cohorts(self._since, state.round))
+                for part in np.array_split(who, 1 + run.plan.clients // 4096):
+                    states = jax.device_get(state.take(part))  # by all processes together
                     if len(part) and is_main_process():
                         self._rows.put(part, states)
             slots = self._rows.slots
             if is_main_process() and isinstance(slots, FileSlots) and slots.path.exists():
                 slots.flush()
-        self._since = run.state.round
+        self._since = state.round
 
     def _content(self) -> bytes:
-        run, best = self.run, self.run.watch.best
-        arrays = {f"server.{i}": leaf for i, leaf in enumerate(leaves(run.state.server))}
-        arrays |= {"table": self._rows.table, "joined": run.joined}
+        state, best = self.state, self.state.watch.best
+        arrays = {f"server.{i}": leaf for i, leaf in enumerate(leaves(state.server))}
+        arrays |= {"table": self._rows.table, "joined": state.joined}
         about: dict[str, Any] = {
-            "round": run.state.round,
-            "diagnostics": None
-            if run.state.diagnostics is None
-            else np.asarray(run.state.diagnostics, np.float64).tolist(),
+            "round": state.round,
+            "diagnostics": None if state.diagnostics is None else np.asarray(state.diagnostics, np.float64).tolist(),
             "rows": self._rows.checksum(),
-            "history": list(run.history),
-            "seconds": run.seconds,
-            "counters": [run.gradients, run.floats_up, run.floats_down],
+            "history": list(state.history),
+            "seconds": state.seconds,
+            "counters": [state.gradients, state.floats_up, state.floats_down],
             "fingerprint": self.fingerprint,
         }
         if best is not None:
             arrays |= {f"best.{i}": leaf for i, leaf in enumerate(leaves(best.server))}
-            about["best"] = {"round": best.round, "score": run.watch.score, "metrics": {}}
+            about["best"] = {"round": best.round, "score": state.watch.score, "metrics": {}}
             for part, metrics in best.metrics.items():
                 about["best"]["metrics"][part] = list(metrics)
                 for name, measured in metrics.items():
@@ -141,7 +134,7 @@ class Checkpoints:
                 continue
             self._tables = [*self._others(name), self._rows.table.copy()]
             self._rows.keep(self._tables)
-            self._since, self._last = self.run.state.round, time.monotonic()
+            self._since, self._last = self.state.round, time.monotonic()
             return True
         self._rows.table = np.full(self.run.plan.clients, NONE, np.int64)
         self._rows.keep([])
@@ -159,20 +152,20 @@ class Checkpoints:
         return tables
 
     def _restore(self, arrays: dict[str, Any], about: dict[str, Any]) -> None:
-        run = self.run
+        run, state = self.run, self.state
         compare(about["fingerprint"], self.fingerprint)
         self._rows.table = arrays["table"]
         if self._rows.checksum() != about["rows"]:
             raise FedaxError("clients' states are not those of this checkpoint")
-        server = run.engine.place(unflatten("server", arrays, run.state.server))
-        run.state = State(
-            jax.tree.map(jnp.copy, server),
-            self._clients(),
-            int(about["round"]),
-            None if about["diagnostics"] is None else np.float32(about["diagnostics"]),
+        server = run.engine.place(unflatten("server", arrays, state.server))
+        state.server, state.clients, state.round = jax.tree.map(jnp.copy, server), self._clients(), int(about["round"])
+        state.diagnostics = None if about["diagnostics"] is None else np.float32(about["diagnostics"])
+        state.history, state.joined, state.seconds = (
+            History(about["history"]),
+            arrays["joined"],
+            float(about["seconds"]),
         )
-        run.history, run.joined, run.seconds = History(about["history"]), arrays["joined"], float(about["seconds"])
-        run.gradients, run.floats_up, run.floats_down = about["counters"]
+        state.gradients, state.floats_up, state.floats_down = about["counters"]
         if "best" in about:
             best = about["best"]
             metrics = {
@@ -182,14 +175,14 @@ class Checkpoints:
                 }
                 for part, names in best["metrics"].items()
             }
-            again = run.engine.place(unflatten("best", arrays, run.state.server))
-            run.watch.best, run.watch.score = Snapshot(best["round"], again, metrics), best["score"]
+            again = run.engine.place(unflatten("best", arrays, state.server))
+            state.watch.best, state.watch.score = Snapshot(best["round"], again, metrics), best["score"]
 
     def _clients(self) -> Any:
         """Every client's state as the rows have it, where the run keeps them."""
-        run, rows = self.run, self._rows
+        run, state, rows = self.run, self.state, self._rows
         took = np.flatnonzero(rows.table >= 0)
-        clients = run.state.clients
+        clients = state.clients
         if isinstance(clients, Store):
             if clients is not rows:
                 for part in np.array_split(took, 1 + len(took) // 4096):

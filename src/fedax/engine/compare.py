@@ -81,8 +81,10 @@ def compare(
     results: dict[str, list[Result]] = {label: [] for label in labels}
     for label, method in zip(labels, chosen, strict=True):
         for seed in tried:
-            where = {} if home is None else {"out": home / RUNS / names[label, seed]}
-            results[label].append(simulate(problem, federation, method, rounds=rounds, seed=seed, **where, **options))
+            where = None if home is None else home / RUNS / names[label, seed]
+            results[label].append(
+                simulate(problem, federation, method, rounds=rounds, seed=seed, out=where, label=label, **options)
+            )
     return Comparison(results, tried)
 
 

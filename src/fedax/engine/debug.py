@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import bare
 from fedax.client.device_data import Data, Disk
 from fedax.client.round import Client, cast_like
 from fedax.engine.executors import diagnostics, squares
-from fedax.engine.rounds import Engine, State, finite
+from fedax.engine.rounds import Engine, finite
+from fedax.engine.state import State
 from fedax.errors import DivergedError, FedaxError
 from fedax.vectors import zeros
 
@@ -25,7 +27,7 @@ class DebugEngine(Engine):
     """An engine whose rounds, clients and steps are Python loops."""
 
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
-        who = self.cohorts(state.round, 1)[0]
+        who = self.draws.cohorts(state.round, state.round + 1)[0]
         near = data.for_round(self.plan, self.seed, state.round, who)
         message = algorithm.broadcast(state.server)
         total: Any = None
@@ -33,9 +35,14 @@ class DebugEngine(Engine):
         weight_sum = 0.0
         changed: dict[int, Any] = {}
         uploads, weights = [], []
-        for number in who.tolist():
+        rows = self._rows(state.round, near)
+        if not isinstance(rows, tuple):
+            rows = np.asarray(rows[state.round % self.draws.rounds])
+        for place, number in enumerate(who.tolist()):
             before = jax.tree.map(lambda s, n=number: s[n], state.clients)
-            upload, changed[number] = self._one(algorithm, message, before, number, state.round, near)
+            upload, changed[number] = self._one(
+                algorithm, message, before, number, state.round, near, None if isinstance(rows, tuple) else rows[place]
+            )
             weight = float(near.count[number]) if self.plan.weighted else 1.0
             total = zeros(upload) if total is None else total
             total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
@@ -58,7 +65,9 @@ class DebugEngine(Engine):
             clients = jax.tree.map(lambda s, v, n=number: s.at[n].set(v), clients, new)
         return State(updated, clients, state.round + 1, diagnostics(mean, measured / weight_sum)), True
 
-    def _one(self, algorithm: Algorithm, message: Any, state: Any, number: int, round: int, data: Data) -> Any:
+    def _one(
+        self, algorithm: Algorithm, message: Any, state: Any, number: int, round: int, data: Data, rows: Any
+    ) -> Any:
         where = {"step": -1}
 
         def loop(start: int, stop: Any, body: Any, carry: Any) -> Any:
@@ -69,11 +78,13 @@ class DebugEngine(Engine):
                     raise DivergedError("NaN or infinity", round=round + 1)
             return carry
 
-        client = Client(self.problem, self.plan, data, np.int32(number), self.seed, round, algorithm.composite)
+        here = (np.int32(number), self.seed, round, algorithm.composite, rows)
+        client = Client(self.problem, self.plan, data, *here)
         try:
             return client.work(algorithm, message, state, loop=loop)
         except Exception as error:
-            message = f"{type(algorithm).__name__}: client {number}, round {round + 1}, step {where['step']}: {error}"
+            name = type(bare(algorithm)).__name__
+            message = f"{name}: client {number}, round {round + 1}, step {where['step']}: {error}"
             if isinstance(error, DivergedError):
                 raise DivergedError(message, round=round + 1) from error
             raise FedaxError(message) from error

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from fedax.algorithms.base import Context
+from fedax.algorithms.with_model_state import SharedWithOwnState, clients_keep_state
+from fedax.engine.prepare import Prepared
 from fedax.engine.result import unwrap
+from fedax.engine.state import RunState
 from fedax.evaluation import summary
 from fedax.evaluation.structure import (
     mean_value,
@@ -19,53 +22,57 @@ from fedax.evaluation.structure import (
     truth_of,
     value_at,
 )
+from fedax.model_state import parted
 from fedax.vectors import Mixture, Vector
-
-if TYPE_CHECKING:
-    from fedax.engine.loop import Simulation
 
 DIAGNOSTICS = ("drift", "diversity", "residual")  # how a round went, see executors.diagnostics
 
 
-def measure(run: Simulation) -> dict[str, Any]:
-    """Evaluate a run's models as they are now; each client's metrics go to `run.per_client`."""
-    row: dict[str, Any] = {"round": run.state.round}
+def measure(run: Prepared, state: RunState) -> dict[str, Any]:
+    """Evaluate a run's models as they are now; each client's metrics go to `state.per_client`."""
+    row: dict[str, Any] = {"round": state.round}
     algorithm, psi = run.algorithm, run.problem.regularizer
-    model = unwrap(algorithm.model(run.state.server))
-    now = algorithm.at(Context(round=run.state.round, steps=run.plan.max_steps))
-    penalty = value_at(run.problem, model) if algorithm.shared and psi is not None else None
+    model = unwrap(algorithm.model(state.server))
+    params = parted(model)[0]
+    now = algorithm.at(Context(round=state.round, steps=run.plan.max_steps))
+    penalty = value_at(run.problem, params) if algorithm.shared and psi is not None else None
     for part, meter in run.meters.items():
         if algorithm.shared:
-            run.per_client[part] = meter.shared(model, run.measured)
-            row |= summary(f"{part}_", run.per_client[part], run.problem.metrics)
+            if clients_keep_state(algorithm):
+                with_own = SharedWithOwnState(now)
+                state.per_client[part] = meter.personal(with_own, state.server, state.clients, run.measured)
+            else:
+                state.per_client[part] = meter.shared(model, run.measured)
+            row |= summary(f"{part}_", state.per_client[part], run.problem.metrics)
             if penalty is not None:
                 row[f"{part}_objective"] = row[f"{part}_loss"] + penalty
         if run.personal:
-            own = meter.personal(now, run.state.server, run.state.clients, run.measured)
-            run.per_client[f"personal_{part}"] = own
+            own = meter.personal(now, state.server, state.clients, run.measured)
+            state.per_client[f"personal_{part}"] = own
             row |= summary(f"personal_{part}_", own, run.problem.metrics)
     if psi is not None and not psi.smooth:
-        row |= _structure(run, psi, model)
-    if run.state.diagnostics is not None:
-        seen = np.nan_to_num(np.asarray(run.state.diagnostics, np.float64), nan=1.0)  # squares may be beyond a float
+        row |= _structure(run, state, psi, model)
+    if state.diagnostics is not None:
+        seen = np.nan_to_num(np.asarray(state.diagnostics, np.float64), nan=1.0)  # squares may be beyond a float
         row |= dict(zip(DIAGNOSTICS, seen.tolist(), strict=True))
-    return row | {"gradients": run.gradients, "floats_up": run.floats_up, "floats_down": run.floats_down}
+    return row | {"gradients": state.gradients, "floats_up": state.floats_up, "floats_down": state.floats_down}
 
 
-def _structure(run: Simulation, psi: Any, model: Any) -> dict[str, float]:
+def _structure(run: Prepared, state: RunState, psi: Any, model: Any) -> dict[str, float]:
     """What a regularizer is for: sparsity, rank, feasibility, and how near to stationary."""
     truth = truth_of(run.federation.info)
     row: dict[str, float] = {}
     if run.algorithm.shared:
-        row |= structure(psi, jax.device_get(model), truth, run.zero_below)
+        row |= structure(psi, jax.device_get(parted(model)[0]), truth, run.config.zero_below)
         row["prox_gradient"] = prox_gradient(run.problem, run.shown, run.measured, Vector(model))
     if run.personal:
-        own = unwrap(run.own_models())
-        found = personal_structure(run.problem, own, truth, run.zero_below)
+        models = unwrap(run.own_models(state))
+        own = parted(models)[0]
+        found = personal_structure(run.problem, own, truth, run.config.zero_below)
         row |= {f"personal_{key}": value for key, value in found.items()}
         if not isinstance(own, Mixture):
-            row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, own)
+            row["personal_prox_gradient"] = personal_prox_gradient(run.problem, run.shown, run.measured, models)
         value = mean_value(run.problem, own)
         for part in run.meters:
-            row[f"personal_{part}_objective"] = run.per_client[f"personal_{part}"]["loss"].overall + value
+            row[f"personal_{part}_objective"] = state.per_client[f"personal_{part}"]["loss"].overall + value
     return row

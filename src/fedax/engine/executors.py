@@ -112,8 +112,9 @@ def cohort_program(
     table: bool = False,
     lanes: bool = False,
 ) -> Callable[..., Any]:
-    """run(algorithm, message, states, who, weights, seed, round, data) -> mean upload, new states, mean squares.
+    """run(algorithm, message, states, who, weights, rows, seed, round, data) -> mean upload, new states, mean squares.
 
+    rows are the row numbers [places, steps, batch] of the minibatches, or () where none are drawn beforehand.
     states are the cohort's or, with `table`, all clients', from which a device reads those that it needs when it needs
     them. The mean squares are the clients' ||upload||^2 and ||change of state||^2, averaged like the uploads.
 
@@ -132,25 +133,27 @@ def cohort_program(
         states: Any,
         who: Any,
         weights: Any,
+        rows: Any,
         seed: Any,
         round: Any,
         data: Data,
     ) -> Any:
-        def one(state: Any, number: Any) -> Any:
-            client = Client(problem, plan, data, number, seed, round, algorithm.composite)
+        def one(state: Any, number: Any, rows: Any) -> Any:
+            drawn = None if isinstance(rows, tuple) else rows
+            client = Client(problem, plan, data, number, seed, round, algorithm.composite, drawn)
             upload, new = work(client, algorithm, message, state)
             return (upload, squares(upload, new, state)), new
 
         stacked = rounds and algorithm.aggregate != "mean"
 
         def chunk(total: Any, part: Any) -> Any:
-            at, number, weight = part
+            at, number, weight, rows = part
             if executor.chunk == 1:
-                upload, new = one(take(at[0]), number[0])
+                upload, new = one(take(at[0]), *jax.tree.map(lambda a: a[0], (number, rows)))
                 added = jax.tree.map(lambda t, u: t + _weigh(weight[0], u), total, upload)
                 made = (new, upload[0]) if stacked else (new, ())
                 return added, jax.tree.map(lambda a: a[None], made)
-            upload, new = jax.vmap(one)(take(at), number)
+            upload, new = jax.vmap(one)(take(at), number, rows)
             added = jax.tree.map(lambda t, u: t + jax.vmap(_weigh)(weight, u).sum(0), total, upload)
             return added, (new, upload[0]) if stacked else (new, ())
 
@@ -158,8 +161,8 @@ def cohort_program(
             return jax.tree.map(lambda a: a.at[at].get(mode="promise_in_bounds"), states)
 
         at = who if table else jnp.arange(len(who))
-        parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk), (at, who, weights))
-        total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0])[0]))
+        parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk, *a.shape[1:]), (at, who, weights, rows))
+        total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0], jax.tree.map(lambda a: a[0], rows))[0]))
         if len(parts[0]) == 1:
             total, (new, uploads) = chunk(total, jax.tree.map(lambda a: a[0], parts))
         else:
@@ -179,7 +182,7 @@ def cohort_program(
     return jax.shard_map(
         device,
         mesh=mesh,
-        in_specs=(same, same, same if table else spread, spread, spread, same, same, same),
+        in_specs=(same, same, same if table else spread, spread, spread, spread, same, same, same),
         out_specs=(same, spread, same),
         check_vma=False,
     )

@@ -5,23 +5,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import zlib
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from fedax.engine.prepare import Prepared
 from fedax.errors import FedaxError
 from fedax.version import VERSION
-
-if TYPE_CHECKING:
-    from fedax.engine.loop import Simulation
 
 
 class Differs(FedaxError):
     """A checkpoint of another experiment."""
 
 
-def fingerprint(run: Simulation) -> dict[str, str]:
+def fingerprint(run: Prepared) -> dict[str, str]:
     """What must be the same for a run to go on."""
     method = type(run.algorithm)
     arrays = run.federation.arrays
@@ -30,13 +27,15 @@ def fingerprint(run: Simulation) -> dict[str, str]:
     return {
         "algorithm": repr(run.algorithm),
         "version of the method": source(method),
-        "seed": str(run.seed),
-        "rounds": str(run.rounds),
-        "eval_every": str(run.eval_every),
+        "seed": str(run.config.seed),
+        "rounds": str(run.config.rounds),
+        "eval_every": str(run.config.eval_every),
         "schedule": repr(run.plan),
         "executor": repr(run.executor),
         "data": f"{sorted(arrays)} {data} {ranges}",
         "model": repr([(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(run.x0)]),
+        "model_state": str(run.config.model_state),
+        "trainable": run.problem.frozen_name,
         "loss": run.problem.name,
         "metrics": ", ".join(run.problem.metrics),
         "regularizer": repr(run.problem.regularizer),

@@ -7,6 +7,7 @@ their states, who is alive, the histories and counters; it is written whole and 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +21,9 @@ from safetensors.numpy import save
 from fedax.algorithms.base import Algorithm
 from fedax.engine.checkpoint import leaves, log, opened, sealed, unflatten
 from fedax.engine.fingerprint import Differs, compare, fingerprint
-from fedax.engine.loop import Simulation, pace
+from fedax.engine.loop import Simulation, account, pace
 from fedax.engine.result import Result
-from fedax.engine.rounds import State
-from fedax.engine.snapshots import Metrics
+from fedax.engine.state import Metrics, State
 from fedax.errors import DivergedError, FedaxError
 from fedax.runs.files import History, write_whole
 
@@ -33,12 +33,16 @@ class Lanes:
 
     def __init__(self, first: Simulation, algorithms: Sequence[Algorithm], path: Path | None, every: float) -> None:
         """first: any run of the method; path: of the checkpoint, if there is to be one, every so many seconds."""
-        self.first, self.path, self.every = first, path, every
-        self.runs = [first.fork(algorithm) for algorithm in algorithms]
-        self.stacked = jax.tree.map(lambda *a: jnp.stack([jnp.asarray(leaf) for leaf in a]), *algorithms)
-        starts = [first.engine.start(algorithm, first.x0) for algorithm in algorithms]
-        many = jax.tree.map(lambda *a: jnp.stack(a), *[(s.server, s.clients) for s in starts])
-        self.state = State(*first.engine.place(many))
+        self.first, self.path, self.every = first.prepared, path, every
+        alone = dataclasses.replace(first.config, out=None, checkpoint_every=None, resume=False)
+        same = dataclasses.replace(first.prepared, config=alone, store=None)
+        self.runs = [Simulation.of(same.taking(algorithm)) for algorithm in algorithms]
+        methods = [run.prepared.algorithm for run in self.runs]
+        self.stacked = jax.tree.map(lambda *a: jnp.stack([jnp.asarray(leaf) for leaf in a]), *methods)
+        many = jax.tree.map(lambda *a: jnp.stack(a), *[(run.state.server, run.state.clients) for run in self.runs])
+        self.state = State(*self.first.engine.place(many))
+        for lane, run in enumerate(self.runs):
+            run.state.moved(self._lane(lane))
         self.alive = np.ones(len(self.runs), bool)
         self.stopped: dict[int, int] = {}  # the round in which a lane diverged
         self.evaluated = -1  # the last round that was
@@ -50,15 +54,15 @@ class Lanes:
         """All rounds that are left; each lane's result, and its clients' metrics of its last evaluation."""
         began, last = time.perf_counter() - self.seconds, time.monotonic()
         for run in self.runs:
-            run.seconds = self.seconds
+            run.state.seconds = self.seconds
             run.begin()
-        some = 1
-        for target in (t for t in _targets(self.first.rounds, self.first.eval_every) if t > self.evaluated):
+        some, config = 1, self.first.config
+        for target in (t for t in _targets(config.rounds, config.eval_every) if t > self.evaluated):
             while self.state.round < target and self.alive.any():
                 rounds, before = min(some, target - self.state.round), time.perf_counter()
                 self._advance(rounds)
                 self.seconds = time.perf_counter() - began
-                some = pace(rounds, time.perf_counter() - before, self.first.engine.segment)
+                some = pace(rounds, time.perf_counter() - before, self.first.engine.draws.rounds)
                 if time.monotonic() - last >= self.every:
                     self.save()
                     last = time.monotonic()
@@ -67,11 +71,11 @@ class Lanes:
             if self.alive.any():
                 self._record()
         for lane, run in enumerate(self.runs):
-            run.state = self._lane(lane)
+            run.state.moved(self._lane(lane))
         results = [run.result for run in self.runs]
         for lane, round in self.stopped.items():
             results[lane].info["diverged"] = round
-        return [(result, run.per_client) for result, run in zip(results, self.runs, strict=True)]
+        return [(result, run.state.per_client) for result, run in zip(results, self.runs, strict=True)]
 
     def _advance(self, rounds: int) -> None:
         before, first = self.alive, self.state.round
@@ -80,10 +84,10 @@ class Lanes:
         )
         self.alive, done = np.asarray(alive), np.asarray(done)
         for lane, run in enumerate(self.runs):
-            run.account(first, first + int(done[lane]) if before[lane] else first)
+            account(run.prepared, run.state, first, first + int(done[lane]) if before[lane] else first)
             if before[lane] and not self.alive[lane]:
                 self.stopped[lane] = first + int(done[lane]) + 1
-        self.state = State(server, clients, first + rounds, diagnostics)
+        self.state = State(server, clients, first + min(rounds, self.first.engine.draws.left(first)), diagnostics)
 
     def _lane(self, lane: int) -> State:
         server, clients, diagnostics = jax.tree.map(
@@ -95,7 +99,7 @@ class Lanes:
         """Evaluate every lane that is alive; one whose loss is no number ends here."""
         alive = self.alive.copy()
         for lane in np.flatnonzero(alive).tolist():
-            self.runs[lane].state = self._lane(lane)
+            self.runs[lane].state.moved(self._lane(lane))
             try:
                 self.runs[lane].record()
             except DivergedError as error:
@@ -116,8 +120,8 @@ class Lanes:
             "evaluated": self.evaluated,
             "stopped": list(self.stopped.items()),
             "seconds": self.seconds,
-            "histories": [list(run.history) for run in self.runs],
-            "counters": [[run.gradients, run.floats_up, run.floats_down] for run in self.runs],
+            "histories": [list(run.state.history) for run in self.runs],
+            "counters": [[run.state.gradients, run.state.floats_up, run.state.floats_down] for run in self.runs],
             "fingerprint": self._fingerprint(),
         }
         content = save({k: np.ascontiguousarray(a) for k, a in arrays.items()}, {"about": json.dumps(about)})
@@ -145,14 +149,14 @@ class Lanes:
         self.alive, self.stopped = alive, dict(about["stopped"])
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]
         for lane, run in enumerate(self.runs):
-            run.history = History(about["histories"][lane])
-            run.gradients, run.floats_up, run.floats_down = about["counters"][lane]
+            run.state.history = History(about["histories"][lane])
+            run.state.gradients, run.state.floats_up, run.state.floats_down = about["counters"][lane]
             if self.alive[lane] and self.evaluated == self.state.round:
-                run.state = self._lane(lane)
+                run.state.moved(self._lane(lane))
                 run.measure()
 
     def _fingerprint(self) -> dict[str, str]:
-        return {**fingerprint(self.first), "algorithm": repr([run.algorithm for run in self.runs])}
+        return {**fingerprint(self.first), "algorithm": repr([run.prepared.algorithm for run in self.runs])}
 
 
 def _targets(rounds: int, every: int) -> Iterator[int]:

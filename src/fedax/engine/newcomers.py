@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client.device_data import place_data
-from fedax.client.plan import Plan
+from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
+from fedax.engine.config import RunConfig
+from fedax.engine.devices import choose_devices
 from fedax.engine.executors import cohort_program
-from fedax.engine.prepare import choose_devices
-from fedax.engine.rounds import Engine, State
+from fedax.engine.rounds import Engine
+from fedax.engine.state import State
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement, Meter
 from fedax.problem import Problem
@@ -31,8 +34,6 @@ def hold_out(clients: int, share: float, seed: int) -> tuple[Index, Index]:
     >>> len(seen), len(unseen), sorted([*seen.tolist(), *unseen.tolist()]) == list(range(10))
     (8, 2, True)
     """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-        raise FedaxError(f"unseen must be a share of clients in [0, 1), not {share!r}")
     count = max(1, round(share * clients)) if share else 0
     if count >= clients:
         raise FedaxError(f"unseen={share} leaves no client to train: the federation has {clients}")
@@ -47,16 +48,20 @@ class Newcomers:
         self,
         problem: Problem,
         federation: Federation,
+        config: RunConfig,
         plan: Plan,
-        steps: NDArray[np.int64],
         arrays: dict[str, Any],
         parts: list[str],
         x0: Any,
-        seed: int,
     ) -> None:
-        self.plan = plan
-        self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, plan, steps)
-        theirs = jax.random.fold_in(jax.random.key(seed), _PURPOSE)
+        """plan: of the clients that train; a newcomer works as much as they did on average, unless told otherwise."""
+        visits = max(1, round(config.rounds * plan.cohort / plan.clients))
+        passes = None if config.local_epochs is None or config.join_steps else config.local_epochs * visits
+        each = config.join_steps or (None if passes else (config.local_steps or 1) * visits)
+        own = dataclasses.replace(config, local_steps=each, local_epochs=passes)
+        self.plan, steps = make_plan(federation, own, cohort=None)
+        self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, self.plan, steps)
+        theirs = jax.random.fold_in(jax.random.key(config.seed), _PURPOSE)
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, theirs)
         self.problem, self.x0 = problem, x0
         self.data = place_data(arrays, federation.train, steps, self.engine.place)
@@ -79,7 +84,9 @@ class Newcomers:
         weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
         server = self.engine.place(server)
         states = jax.tree.map(lambda s: s[who], start.clients)
-        _, states, _ = program(algorithm, server, states, who, weights, self.engine.seed, round, self.data.some(who)[0])
+        _, states, _ = program(
+            algorithm, server, states, who, weights, (), self.engine.seed, round, self.data.some(who)[0]
+        )
         return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
 
     def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:

@@ -1,4 +1,4 @@
-"""What a run begins with: devices, first parameters that fit the data, what it is measured on."""
+"""What a run needs before its first round: checked against each other, and built."""
 
 from __future__ import annotations
 
@@ -10,60 +10,204 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from fedax import randomness
-from fedax.algorithms.base import Algorithm
-from fedax.client.plan import Plan
+from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import WithModelState, bare
+from fedax.client.cost import Cost, cost
+from fedax.client.device_data import Data, Disk, place_data
+from fedax.client.plan import Plan, make_plan
+from fedax.client.round import Client
 from fedax.data.federation import Federation
-from fedax.engine.executors import Executor, choose, step_floats
+from fedax.data.generators.lazy import Lazy
+from fedax.engine.config import RunConfig
+from fedax.engine.debug import DebugEngine
+from fedax.engine.devices import choose_devices
+from fedax.engine.executors import Executor
+from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
+from fedax.engine.state import RunState
+from fedax.engine.store import Packing, Store, choose_store
 from fedax.errors import FedaxError
-from fedax.evaluation import Meter
+from fedax.evaluation import Meter, smoothness
+from fedax.model_state import WithState, parted
 from fedax.problem import Problem
-from fedax.runtime import cores
+from fedax.runs.files import CHECKPOINTS, STATES
+from fedax.runtime import configure, is_main_process
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
-_SAID: set[str] = set()
+MADE = 1 << 19  # floats of the clients that are made at a time
 
 
-def choose_devices(
-    name: str,
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """A run, checked and built: nothing in it changes from round to round."""
+
+    config: RunConfig
+    problem: Problem
+    algorithm: Algorithm
+    whole: Federation  #: all clients, or those that are evaluated where clients are made as needed
+    seen: NDArray[np.int64]  #: the clients of `whole` that train
+    unseen: NDArray[np.int64]  #: and those held out
+    federation: Federation  #: the clients that train and are evaluated
+    rows: NDArray[np.int64]  #: how many each client has to train on
+    plan: Plan
+    steps: NDArray[np.int64]  #: each client's, a round
+    engine: Engine
+    data: Data | Disk
+    measured: Data | Disk  #: the rows of the clients that are evaluated
+    meters: dict[str, Meter]
+    cost: Cost
+    x0: Vector
+    store: Store | None  #: of clients' states that do not fit the devices
+    newcomers: Newcomers | None
+    advice: str | None  #: of the method on its rates
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        federation: Federation | Lazy,
+        algorithm: Algorithm,
+        config: RunConfig,
+        beside: Prepared | None = None,
+    ) -> Prepared:
+        """Check what was asked, and build what it needs.
+
+        beside: another run on the same federation; rows on the devices are shared with it.
+        """
+        configure()
+        if not isinstance(algorithm, Algorithm):
+            raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+        if not isinstance(federation, Federation | Lazy):
+            raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
+        check_evaluated(config.personal, algorithm)
+        if isinstance(federation, Lazy) and config.unseen:
+            raise FedaxError(f"unseen is {config.unseen}: clients that are made as they are needed cannot be held out")
+        whole = in_memory(federation)
+        seen, unseen = hold_out(whole.clients, config.unseen, config.seed)
+        trained = whole.subset(seen) if len(unseen) else federation
+        plan, steps = make_plan(trained, config, cohort=config.cohort)
+        if algorithm.lockstep and not plan.equal_steps:
+            found = f"local_epochs={config.local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
+            raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
+        shown = in_memory(trained)
+        problem = problem.own_copy()
+        x0 = first_parameters(problem, algorithm, shown, config.seed)
+        algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
+        engine = _engine(problem, trained, plan, steps, config, x0)
+        placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
+        measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.place, placed)
+        data: Data | Disk = measured
+        if isinstance(data, Disk):
+            engine.draws.rounds = 1  # a round's rows come with its call
+        if isinstance(trained, Lazy):
+            data = engine.place(Data.of({}, trained.train, steps, trained.make))
+        evaluated = dataclasses.replace(plan, clients=shown.clients)
+        meters = make_meters(engine, shown, evaluated, config.eval_on)
+
+        def counted(data: Data) -> Cost:
+            return cost(Client(problem, plan, data, 0, engine.seed, 0, algorithm.composite), algorithm, x0)
+
+        planned = Context(steps=plan.max_steps, cohort=plan.cohort, clients=plan.clients)
+        late = None
+        if len(unseen):
+            late = Newcomers(problem, whole.subset(unseen), config, plan, measured.arrays, list(meters), x0)
+        return cls(
+            config=config,
+            problem=problem,
+            algorithm=algorithm,
+            whole=whole,
+            seen=seen,
+            unseen=unseen,
+            federation=shown,
+            rows=trained.train.count,
+            plan=plan,
+            steps=steps,
+            engine=engine,
+            data=data,
+            measured=measured,
+            meters=meters,
+            cost=data.traced(counted, plan),
+            x0=x0,
+            store=_store(engine, algorithm, x0, config),
+            newcomers=late,
+            advice=algorithm.advice(planned, lambda: smoothness(problem, evaluated, measured, x0)),
+        )
+
+    @property
+    def executor(self) -> Executor:
+        return self.engine.executor
+
+    @property
+    def shown(self) -> Plan:
+        """The plan as the clients that are evaluated have it."""
+        return dataclasses.replace(self.plan, clients=self.federation.clients)
+
+    @property
+    def personal(self) -> bool:
+        """Whether clients' own models are evaluated."""
+        return self.config.personal and self.algorithm.personalised
+
+    @property
+    def protocol(self) -> bool:
+        """Whether the run ends with every client's metrics."""
+        asked = self.config.protocol
+        return self.personal or len(self.unseen) > 0 if asked is None else asked
+
+    def taking(self, algorithm: Algorithm) -> Prepared:
+        """The same run of another method of the same kind."""
+        rule = self.config.model_state
+        other = with_model_state(self.problem, algorithm, self.x0, rule, self.plan.batch)
+        return dataclasses.replace(self, algorithm=other, advice=None)
+
+    def start(self) -> RunState:
+        """The state before the first round."""
+        first = self.engine.start(self.algorithm, self.x0, self.store)
+        return RunState(first.server, first.clients, joined=np.zeros(self.plan.clients, np.int64))
+
+    def own_models(self, state: RunState) -> Any:
+        """The own models of the clients that are evaluated, stacked."""
+        who = np.arange(self.federation.clients)
+        return jax.device_get(self.engine.personal(self.algorithm, state, self.data, who))
+
+
+def in_memory(federation: Federation | Lazy) -> Federation:
+    """The clients that can be looked at: all, or those that are evaluated where clients are made as needed.
+
+    >>> from fedax.data.generators.lazy import lazily
+    >>> in_memory(lazily("clusters", preset="plain", clients=1_000_000, rows=20, shown=3)).clients
+    3
+    """
+    return federation.shown_clients if isinstance(federation, Lazy) else federation
+
+
+def _engine(
     problem: Problem,
-    x0: Vector,
-    arrays: Mapping[str, Any],
+    trained: Federation | Lazy,
     plan: Plan,
     steps: NDArray[np.int64],
-    devices: int | None = None,
-    chunk: int | None = None,
-) -> tuple[Executor, Mesh]:
-    """The executor for a cohort, and the mesh of devices that it is spread over.
-
-    Several processes share out the cohort evenly, and each has as many devices in the mesh as every other.
-    """
-    available, processes = len(jax.devices()), jax.process_count()
-    if devices is not None and not processes <= devices <= available:
-        fewer = devices > available and jax.default_backend() == "cpu" and processes == 1
-        more = f"; FEDAX_DEVICES={devices} makes so many" if fewer else ""
-        raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}{more}")
-    if name == "debug" and processes > 1:
-        raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
-    work = step_floats(problem, x0.tree, arrays, plan, steps)
-    each = choose(name, -(-plan.cohort // processes), size(x0), work, (devices or available) // processes, chunk)
-    if each.devices > cores() and jax.default_backend() == "cpu":
-        say_once(f"{each.devices} devices share {cores()} cores: more devices than cores make a run slower")
-    of_each = [[d for d in jax.devices() if d.process_index == p][: each.devices] for p in range(processes)]
-    mesh = Mesh(np.concatenate(of_each), ("clients",))
-    return dataclasses.replace(each, devices=mesh.devices.size, places=each.places * processes), mesh
+    config: RunConfig,
+    x0: Vector,
+) -> Engine:
+    """What runs the rounds, on devices that suit the cohort."""
+    arrays, chunk = in_memory(trained).arrays, config.chunk
+    if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
+        made_rows = plan.max_rows * sum(array[0].size for array in arrays.values())
+        chunk = max(1, MADE // max(size(x0), made_rows))
+    executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk)
+    made = DebugEngine if executor.name == "debug" else Engine
+    return made(problem, plan, executor, mesh, jax.random.key(config.seed), config.rounds)
 
 
-def say_once(advice: str) -> None:
-    """Warn, but not of the same twice."""
-    if advice not in _SAID:
-        _SAID.add(advice)
-        log.warning(advice)
+def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
+    """Where clients' states are kept, if not on the devices."""
+    kept = None if config.folder is None or not is_main_process() else config.folder / CHECKPOINTS / STATES
+    plan, copies = engine.plan, 0 if engine.executor.name == "debug" else engine.executor.devices
+    packing = Packing(algorithm.client_init(x0))
+    return choose_store(packing, plan.clients, plan.cohort, config.rounds, copies, config.state_budget, kept)
 
 
 def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federation, seed: int) -> Vector:
@@ -79,12 +223,37 @@ def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federat
     problem.check(params, federation.arrays)
     psi = problem.regularizer
     algorithm.refuse(psi)
-    if psi is not None and not psi.feasible(params):
+    if psi is not None and not psi.feasible(parted(params)[0]):
         raise FedaxError(f"the first parameters lie outside {psi}: start the model inside the constraint")
     if psi is not None and not psi.smooth and not algorithm.composite:
         name = type(algorithm).__name__
         log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
     return Vector(params)
+
+
+def with_model_state(
+    problem: Problem, algorithm: Algorithm, x0: Vector, rule: str | None, batch_size: int | None
+) -> Algorithm:
+    """The method as a run takes it: on a model that draws or keeps state, with what clients do about that.
+
+    rule: "average", "client" or None, as a run's `model_state` says.
+    """
+    stateful = isinstance(x0.tree, WithState)
+    if stateful and rule is None:
+        state = x0.tree.state
+        named = f" ({', '.join(map(str, state))})" if isinstance(state, Mapping) else ""
+        raise FedaxError(
+            f"the model has state{named}: model_state must say what clients do with it, 'average' it with their "
+            "uploads or keep it by the 'client'"
+        )
+    if rule is not None and not stateful:
+        raise FedaxError(f"model_state is {rule!r}: the model has no state, so it must be left out")
+    if not stateful and not problem.draws:
+        return algorithm
+    if batch_size is None:
+        what = "has state" if stateful else "draws random numbers"
+        raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
+    return WithModelState(bare(algorithm), rule or "average")
 
 
 def check_evaluated(personal: bool, algorithm: Algorithm) -> None:

@@ -15,6 +15,9 @@ from safetensors.numpy import load_file, save
 from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
+from fedax.model_state import WithState
+from fedax.problem.trainable import filled
+from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
     CLIENTS,
     EXPERIMENT,
@@ -65,7 +68,7 @@ class Result:
             raise FedaxError(f"client must be in [0, {self.clients - 1}], not {client}")
         if self._personal is None:
             return self.model
-        return jax.tree.map(lambda a: a[client], self._personal)
+        return filled(jax.tree.map(lambda a: a[client], self._personal), self.model)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
@@ -110,7 +113,10 @@ class Result:
 
     def __repr__(self) -> str:
         last = self.history[-1] if self.history else {}
-        shown = {k: round(v, 4) for k, v in last.items() if k in ("round", "test_accuracy", "test_loss", "train_loss")}
+        plain = {key: found for key in last if (found := parse(key)) and not found.statistic}
+        held_out = next((part for part in PARTS if any(found.part == part for found in plain.values())), "")
+        names = ["round", *(key for key, found in plain.items() if found.part == held_out), "train_loss"]
+        shown = {key: round(value, 4) for key, value in last.items() if key in names}
         return f"Result({self.info.get('algorithm', '')}, {shown})"
 
 
@@ -144,6 +150,9 @@ def _recorded(folder: Path) -> Record | None:
     return Record(experiment, rounds, functools.partial(dict, clients), values, status, message)
 
 
+_KINDS: dict[str, Any] = {"mixture": Mixture, "with_state": WithState}
+
+
 def _flat(tree: Any) -> dict[str, np.ndarray[Any, Any]]:
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
@@ -160,20 +169,26 @@ def _structure(tree: Any, path: tuple[Any, ...] = ()) -> Any:
     if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
         kind = "list" if isinstance(tree, list) else "tuple"
         return {kind: [_structure(v, (*path, jax.tree_util.SequenceKey(i))) for i, v in enumerate(tree)]}
-    if isinstance(tree, Mixture):
-        return {"mixture": {k: _structure(v, (*path, jax.tree_util.GetAttrKey(k))) for k, v in vars(tree).items()}}
+    for kind, cls in _KINDS.items():
+        if isinstance(tree, cls):
+            return {kind: {k: _structure(v, (*path, jax.tree_util.GetAttrKey(k))) for k, v in vars(tree).items()}}
+    if tree is None:  # a leaf that is not trained, in clients' own models: the shared one has it
+        return None
     if jax.tree_util.all_leaves([tree]):
         return _name(path)
     raise FedaxError(f"parameters of type {type(tree).__name__} cannot be saved: use dicts, lists, tuples and arrays")
 
 
 def _unflat(structure: Any, leaves: dict[str, Any]) -> Any:
+    if structure is None:
+        return None
     if isinstance(structure, str):
         return jax.numpy.asarray(leaves[structure])
     if "dict" in structure:
         return {k: _unflat(v, leaves) for k, v in structure["dict"].items()}
-    if "mixture" in structure:
-        return Mixture(**{k: _unflat(v, leaves) for k, v in structure["mixture"].items()})
+    for kind, cls in _KINDS.items():
+        if kind in structure:
+            return cls(**{k: _unflat(v, leaves) for k, v in structure[kind].items()})
     if "list" in structure:
         return [_unflat(v, leaves) for v in structure["list"]]
     return tuple(_unflat(v, leaves) for v in structure["tuple"])

@@ -9,7 +9,6 @@ a program that is given the cohort's rows and gives them back.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -21,40 +20,25 @@ from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client.device_data import Data, Disk
-from fedax.client.draws import cohorts_program
+from fedax.client.draws import Draws
 from fedax.client.plan import Plan
 from fedax.client.round import Client, cast_like
 from fedax.engine.executors import Executor, cohort_program, diagnostics
+from fedax.engine.state import State
 from fedax.engine.store import Store
 from fedax.problem import Problem
 from fedax.runtime import readable
-
-SEGMENT = 64  # rounds that one call of the program may run
-
-
-@dataclasses.dataclass
-class State:
-    """What a run carries from round to round."""
-
-    server: Any
-    clients: Any  #: every client's state, stacked on the devices, or a `Store`
-    round: int = 0
-    diagnostics: Any = None  #: drift, diversity and residual of the last round
-
-    def take(self, who: Any) -> Any:
-        """The states of some clients, stacked."""
-        if isinstance(self.clients, Store):
-            return self.clients.take(who)
-        return jax.tree.map(lambda s: s[np.asarray(who)], self.clients)
 
 
 class Engine:
     """Runs rounds of one method on one problem and federation."""
 
-    def __init__(self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: jax.Array) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: jax.Array, rounds: int = 1
+    ) -> None:
+        """rounds: that may run in one call, if their draws have room."""
         self.problem, self.plan, self.executor, self.mesh, self.seed = problem, plan, executor, mesh, seed
-        self.segment = SEGMENT
-        self._drawn: tuple[tuple[int, int], np.ndarray[Any, np.dtype[np.int32]]] | None = None
+        self.draws = Draws(plan, executor.places, mesh, seed, rounds)
 
     def place(self, tree: Any) -> Any:
         """Put arrays on every device."""
@@ -99,17 +83,11 @@ class Engine:
             made.append(jax.block_until_ready(own))  # so that rows from disk are given up before the next come
         return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
-    def cohorts(self, first: int, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The clients of the rounds first .. first+count-1, one row a round; the last answer is kept."""
-        if self._drawn is None or self._drawn[0] != (first, count):
-            program = cohorts_program(self.plan.clients, self.plan.cohort)
-            self._drawn = (first, count), np.asarray(program(self.seed, jnp.arange(first, first + count)))
-        return self._drawn[1]
-
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
-        """Run up to `segment` rounds; returns the state after the last good one and whether all were good."""
+        """Run some rounds, at most to the end of a block of draws; the state after the last good one, and whether all
+        were good."""
         if isinstance(state.clients, Store):
-            return self._stored(algorithm, state, state.clients, min(rounds, self.segment), data)
+            return self._stored(algorithm, state, state.clients, min(rounds, self.draws.left(state.round)), data)
         server, clients, alive, done, diagnostics = self.run(algorithm, state, np.True_, rounds, data)
         return State(server, clients, state.round + int(done), diagnostics), bool(alive)
 
@@ -117,42 +95,52 @@ class Engine:
         """Rounds whose cohort's states come from a store and go back to it."""
         build = functools.partial(_single, self.problem, self.plan, self.executor, self.mesh)
         program = self.problem.program(("round", self.plan, self.executor, self.mesh), build)
-        who = self.cohorts(state.round, self.segment)[:rounds]
-        spare = self.executor.places - self.plan.cohort
+        who = self.draws.who(state.round)
         server, diagnostics = state.server, state.diagnostics
-        for r, cohort in enumerate(who, state.round):
-            here = np.pad(cohort, (0, spare))
+        for r in range(state.round, state.round + rounds):
+            at = r % self.draws.rounds
+            here = who[at]
             near = data.for_round(self.plan, self.seed, r, here)
-            updated, new, good, seen = program(algorithm, server, store.take(here), here, r, self.seed, near)
+            rows = self._rows(r, near)
+            updated, new, good, seen = program(algorithm, server, store.take(here), here, rows, at, r, self.seed, near)
             if not bool(good):
                 return State(server, store, r, diagnostics), False
-            store.put(cohort, jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            store.put(here[: self.plan.cohort], jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
             server, diagnostics = updated, seen
         return State(server, store, state.round + rounds, diagnostics), True
 
+    def _rows(self, round: int, near: Data) -> Any:
+        """The block of minibatches' rows, unless the rows themselves come in their order."""
+        return () if near.drawn else self.draws.rows(round, near.count)
+
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
-        spare = self.executor.places - self.plan.cohort
-        who = np.pad(self.cohorts(state.round, self.segment), ((0, 0), (0, spare)))
         lanes = np.ndim(alive) == 1
         build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
         program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
-        count = min(rounds, self.segment)
-        near = data.for_round(self.plan, self.seed, state.round, who[0])  # rows on disk come round by round
-        return program(algorithm, state.server, state.clients, alive, who, state.round, count, self.seed, near)
+        first, who = state.round, self.draws.who(state.round)
+        begin = first % self.draws.rounds
+        end = begin + min(rounds, self.draws.left(first))
+        near = data.for_round(self.plan, self.seed, first, who[begin])  # rows on disk come round by round
+        drawn = (who, self._rows(first, near))
+        return program(algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
 
 
 def _round(
     problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, *, table: bool = False, lanes: bool = False
 ) -> Any:
-    """round(algorithm, server, states, here, round, seed, data) -> server, cohort's states, finite?, diagnostics."""
+    """round(algorithm, server, states, here, rows, round, seed, data)
+    -> server, cohort's states, finite?, diagnostics."""
     cohort = cohort_program(problem, plan, executor, mesh, table=table, lanes=lanes)
     taking_part = np.arange(executor.places) < plan.cohort
 
-    def a_round(algorithm: Any, server: Any, states: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
+    def a_round(
+        algorithm: Any, server: Any, states: Any, here: Any, rows: Any, round: Any, seed: Any, data: Data
+    ) -> Any:
         share = data.count[here] if plan.weighted else 1
         weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
-        upload, new, measured = cohort(algorithm, algorithm.broadcast(server), states, here, weights, seed, round, data)
+        message = algorithm.broadcast(server)
+        upload, new, measured = cohort(algorithm, message, states, here, weights, rows, seed, round, data)
         ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer, seed=seed)
         updated = cast_like(algorithm.at(ctx).update(server, upload, ctx), server)
         # a state that is not finite shows in the squares; where these are, nobody looks through the states again
@@ -163,13 +151,20 @@ def _round(
 
 
 def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
-    return jax.jit(_round(problem, plan, executor, mesh), out_shardings=readable(mesh))
+    """round(algorithm, server, states, here, block of rows, where in it, round, seed, data), compiled."""
+    a_round = _round(problem, plan, executor, mesh)
+
+    def single(algorithm: Any, server: Any, states: Any, here: Any, rows: Any, at: Any, *rest: Any) -> Any:
+        return a_round(algorithm, server, states, here, jax.tree.map(lambda a: a[at], rows), *rest)
+
+    return jax.jit(single, out_shardings=readable(mesh))
 
 
 def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
-    """run(algorithm, server, clients, alive, who, first, count, seed, data)
+    """run(algorithm, server, clients, alive, drawn, begin, end, first, seed, data)
     -> server, clients, alive, good rounds, the last one's diagnostics.
 
+    drawn are a block's cohorts and rows, of which begin .. end-1 are run; the round at `begin` is `first`.
     With `lanes`, algorithm, server, clients and alive have a leading axis: a grid of settings of one method goes
     through the same rounds, cohorts and minibatches side by side. A lane that meets NaN or infinity stays as it
     was before.
@@ -177,8 +172,11 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
     a_round = _round(problem, plan, executor, mesh, table=True, lanes=lanes)
     taking_part = np.arange(executor.places) < plan.cohort
 
-    def one(algorithm: Any, server: Any, clients: Any, alive: Any, here: Any, round: Any, seed: Any, data: Data) -> Any:
-        updated, new, good, seen = a_round(algorithm, server, clients, here, round, seed, data)
+    def one(
+        algorithm: Any, server: Any, clients: Any, alive: Any, drawn: Any, round: Any, seed: Any, data: Data
+    ) -> Any:
+        here, rows = drawn
+        updated, new, good, seen = a_round(algorithm, server, clients, here, rows, round, seed, data)
         good = alive & good
         at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
         clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
@@ -188,19 +186,30 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
 
     @functools.partial(jax.jit, donate_argnums=(1, 2), out_shardings=readable(mesh))
     def rounds(
-        algorithm: Any, server: Any, clients: Any, alive: Any, who: Any, first: Any, count: Any, seed: Any, data: Data
+        algorithm: Any,
+        server: Any,
+        clients: Any,
+        alive: Any,
+        drawn: Any,
+        begin: Any,
+        end: Any,
+        first: Any,
+        seed: Any,
+        data: Data,
     ) -> Any:
         def body(carry: Any) -> Any:
             r, server, clients, alive, done, last = carry
+            here = jax.tree.map(lambda a: a[r], drawn)
             server, clients, alive, seen = side_by_side(
-                algorithm, server, clients, alive, who[r], first + r, seed, data
+                algorithm, server, clients, alive, here, first + r - begin, seed, data
             )
             last = jnp.where(jnp.expand_dims(alive, -1), seen, last)
-            return r + 1, server, clients, alive, jnp.where(alive, r + 1, done), last
+            return r + 1, server, clients, alive, jnp.where(alive, r + 1 - begin, done), last
 
         shape = jnp.shape(alive)
-        start = (jnp.int32(0), server, clients, alive, jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, 3), jnp.float32))
-        return jax.lax.while_loop(lambda c: (c[0] < count) & jnp.any(c[3]), body, start)[1:]
+        none = jnp.zeros(shape, jnp.int32), jnp.zeros((*shape, 3), jnp.float32)
+        start = (jnp.asarray(begin, jnp.int32), server, clients, alive, *none)
+        return jax.lax.while_loop(lambda c: (c[0] < end) & jnp.any(c[3]), body, start)[1:]
 
     return rounds
 

@@ -21,8 +21,9 @@ from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import fingerprint
 from fedax.engine.lanes import Lanes
 from fedax.engine.loop import Simulation
+from fedax.engine.prepare import Prepared
 from fedax.engine.result import Result
-from fedax.engine.snapshots import Metrics
+from fedax.engine.state import Metrics
 from fedax.engine.store import BUDGET, Packing, byte_count
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.problem import Problem
@@ -108,9 +109,9 @@ class Settings:
         self._how = {"rounds": rounds, "protocol": False, **options}
         self._on = (problem, federation)
         self.first = Simulation(problem, federation, algorithms[0], **self._how)
-        lanes = _lanes(self.first, options.get("state_budget"))
+        lanes = _lanes(self.first.prepared, options.get("state_budget"))
         if mode == "auto":
-            mode = "batched" if self.first.executor.name == "batched" and lanes > 1 else "sequence"
+            mode = "batched" if self.first.prepared.executor.name == "batched" and lanes > 1 else "sequence"
         self.mode = mode  #: "batched" or "sequence"
         count, most = len(algorithms), lanes if mode == "batched" else 1
         self.blocks = [range(begin, min(begin + most, count)) for begin in range(0, count, most)]
@@ -118,7 +119,7 @@ class Settings:
 
     def fingerprint(self) -> dict[str, str]:
         """What makes the settings what they are, but for each one's numbers."""
-        return fingerprint(self.first)
+        return fingerprint(self.first.prepared)
 
     def run(
         self,
@@ -164,7 +165,7 @@ class Settings:
             result = error.result if isinstance(error.result, Result) else run.result
             result.info["diverged"] = error.round
         result.info["mode"] = self.mode
-        keep(number, result, run.per_client)
+        keep(number, result, run.state.per_client)
         self._save = None
         run.close()
 
@@ -174,7 +175,7 @@ class Settings:
             self._save()
 
 
-def _lanes(run: Simulation, budget: str | int | None) -> int:
+def _lanes(run: Prepared, budget: str | int | None) -> int:
     """How many settings' client states the budget has room for, at least one and at most LANES."""
     states = Packing(run.algorithm.client_init(run.x0)).size * run.plan.clients * run.executor.devices
     room = byte_count(BUDGET if budget is None else budget)

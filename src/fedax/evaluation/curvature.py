@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fedax.client.device_data import Data, Disk
 from fedax.client.plan import Plan
 from fedax.client.round import Client
+from fedax.model_state import parted, running
 from fedax.problem import Problem
 from fedax.vectors import Vector, norm
 
@@ -23,8 +24,11 @@ def smoothness(problem: Problem, plan: Plan, data: Data | Disk, x: Vector) -> fl
 
     def build() -> Any:
         def one(x: Vector, data: Data, i: Any) -> Any:
-            oracle = Client(problem, plan, data, i, 0, 0, True).full()
-            return jnp.hypot(*largest(lambda v: oracle.hvp(x, v), x, ITERATIONS))  # ||H v||, v the last unit vector
+            oracle, (params, state) = Client(problem, plan, data, i, 0, 0, True).full(), parted(x.tree)
+            at = Vector(params)
+            with running(state):
+                found = largest(lambda v: oracle.hvp(at, v), at, ITERATIONS)
+            return jnp.hypot(*found)  # ||H v||, v the last unit vector
 
         return jax.jit(lambda x, data, who: jnp.max(jax.lax.map(lambda i: one(x, data, i), who)))
 

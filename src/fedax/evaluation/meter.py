@@ -27,6 +27,7 @@ from fedax.problem import Problem
 from fedax.runtime import readable
 
 BLOCK = 256  # rows at a time: more of a convolutional network leave the caches
+OWN = ("loss", "accuracy")  # of every problem
 TAKEN = 256  # clients whose states are taken from a store at a time
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -121,9 +122,13 @@ class Meter:
             found = program(params, arrays, blocks)
             parts.append({name: _by_row(np.asarray(values, np.float64)) for name, values in found.items()})
         every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        own = [name for name in every if name in OWN]
+        asked = [name for name in self.problem.metrics if name not in OWN]  # a program gives them in sorted order
         return {
-            name: self._means(rows) if self.problem.metrics[name].mean else self._merged(name, rows, statistics)
-            for name, rows in every.items()
+            name: self._means(every[name])
+            if self.problem.metrics[name].mean
+            else self._merged(name, every[name], statistics)
+            for name in (*own, *asked)
         }
 
     def _merged(self, name: str, records: Floats, keep: bool) -> Measurement:

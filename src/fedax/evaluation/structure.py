@@ -15,6 +15,7 @@ import numpy as np
 from fedax.client.device_data import Data, Disk
 from fedax.client.plan import Plan
 from fedax.client.round import Client
+from fedax.model_state import parted, running
 from fedax.problem import Problem
 from fedax.vectors import Vector, norm, zeros
 
@@ -133,21 +134,29 @@ def prox_gradient(problem: Problem, plan: Plan, data: Data | Disk, x: Vector) ->
     def build() -> Any:
         def some(x: Vector, data: Data, total: Vector, first: Any, end: Any) -> Vector:
             def add(i: Any, total: Vector) -> Vector:
-                return total + Client(problem, plan, data, i, 0, 0, True).full().grad(x)
+                return total + full_gradient(Client(problem, plan, data, i, 0, 0, True), x)
 
             summed: Vector = jax.lax.fori_loop(first, end, add, total)
             return summed
 
         return jax.jit(some)
 
-    total, each = zeros(x), min(plan.clients, data.at_once)
+    at = Vector(parted(x.tree)[0])
+    total, each = zeros(at), min(plan.clients, data.at_once)
     program = problem.program(("prox-gradient", plan), build)
     for first in range(0, plan.clients, each):
         end = min(first + each, plan.clients)
         # ready before the next rows come, so that rows from disk are given up
         total = jax.block_until_ready(program(x, data.some(np.arange(first, end), each)[0], total, first, end))
     residual = problem.program("prox residual", lambda: jax.jit(lambda x, g: norm(x - psi.prox(x - g, 1.0))))
-    return float(residual(x, total / plan.clients))
+    return float(residual(at, total / plan.clients))
+
+
+def full_gradient(client: Client, x: Vector) -> Vector:
+    """The gradient of a client's loss with respect to a model's parameters, its state as it is."""
+    params, state = parted(x.tree)
+    with running(state):
+        return client.full().grad(Vector(params))
 
 
 def personal_prox_gradient(problem: Problem, plan: Plan, data: Data | Disk, models: Any) -> float:
@@ -158,8 +167,8 @@ def personal_prox_gradient(problem: Problem, plan: Plan, data: Data | Disk, mode
         def some(models: Any, data: Data, who: Any) -> Any:
             def one(here: Any) -> Any:
                 i, tree = here
-                x = Vector(tree)
-                return norm(x - psi.prox(x - Client(problem, plan, data, i, 0, 0, True).full().grad(x), 1.0))
+                x, g = Vector(parted(tree)[0]), full_gradient(Client(problem, plan, data, i, 0, 0, True), Vector(tree))
+                return norm(x - psi.prox(x - g, 1.0))
 
             return jax.lax.map(one, (who, models))
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fedax.algorithms.base import Context
-from fedax.engine import Simulation
+from fedax.engine.prepare import Prepared
 from fedax.errors import FedaxError
-from fedax.experiments.building import options
+from fedax.experiments.building import config_of
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.schema import Experiment
 
@@ -97,9 +97,9 @@ def _share(table: AlgorithmTable, costs: Iterator[float], total: float, experime
 
 def _costs(experiment: Experiment, table: AlgorithmTable, problem: Any, federation: Any) -> dict[str, Iterator[float]]:
     """What each round costs, round after round, in the mean over the seeds."""
-    run = Simulation(problem, federation, table.build(), **options(experiment, experiment.seeds[0]))
+    run = Prepared.of(problem, federation, table.build(), config_of(experiment, experiment.seeds[0]))
     cost, cohort = run.cost, run.plan.cohort
-    gradients = cohort * float(np.mean(cost.gradients(run.rows_of, run.steps, run.plan.batch)))
+    gradients = cohort * float(np.mean(cost.gradients(run.rows, run.steps, run.plan.batch)))
 
     def sent(round: int, seed: int) -> float:
         down, up = run.algorithm.traffic(Context(round=round, seed=seed))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
 from fedax.data import Federation
-from fedax.data.generators.lazy import Lazy
+from fedax.engine.config import RunConfig, SimulatedWork
+from fedax.engine.prepare import in_memory
 from fedax.errors import FedaxError
 from fedax.evaluation.metrics import check_outputs
 from fedax.experiments.schema import Experiment
@@ -48,26 +51,21 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         augment=augment,
         gradients=experiment.problem.gradients or (),
         metrics=experiment.problem.metrics,
+        trainable=experiment.problem.trainable,
     )
     check_outputs(made.metrics.values(), outputs)
     return made, federation
 
 
-def in_memory(federation: Federation | Lazy) -> Federation:
-    """The clients that can be looked at: all, or those that are evaluated where clients are made as needed.
-
-    >>> from fedax.data.generators.lazy import lazily
-    >>> in_memory(lazily("clusters", preset="plain", clients=1_000_000, rows=20, shown=3)).clients
-    3
-    """
-    return federation.shown_clients if isinstance(federation, Lazy) else federation
-
-
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
-    names = """rounds cohort local_steps local_epochs batch_size sampling weighted
-               eval_every eval_on personal zero_below unseen join_steps executor devices chunk state_budget"""
-    return {**{name: getattr(experiment, name) for name in names.split()}, "seed": seed}
+    shared = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(SimulatedWork)}
+    return {**shared, "eval_every": experiment.eval_every, "seed": seed}
+
+
+def config_of(experiment: Experiment, seed: int, **more: Any) -> RunConfig:
+    """What an experiment asks of one run."""
+    return RunConfig(**options(experiment, seed), **more)
 
 
 def _loss(asked: str | None, federation: Federation) -> str:
@@ -81,11 +79,14 @@ def _loss(asked: str | None, federation: Federation) -> str:
 
 
 def _augment(asked: str | None, federation: Federation) -> Any:
-    shape = federation.arrays["x"].shape[1:]
-    if asked is not None and len(shape) < 2:
+    if asked is None:
+        return None
+    shape = federation.arrays["x"].shape[1:] if "x" in federation.arrays else ()
+    if len(shape) < 2:
         dataset = federation.info["dataset"]
         raise FedaxError(
-            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {shape[0]} numbers each"
+            f"problem.augment is {asked!r}: it needs images, and the rows of {dataset} are {math.prod(shape)} numbers "
+            "each"
         )
     return asked
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedax.engine import Result, Simulation
+from fedax.engine.prepare import Prepared
 from fedax.engine.record import client_values
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments.budget import hold_equal
-from fedax.experiments.building import options, prepare
+from fedax.experiments.building import config_of, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
@@ -125,13 +126,14 @@ class Runner:
         prepared: tuple[Problem, Any] | None = None,
     ) -> None:
         self.experiment, self.tasks, self.resume = experiment, tasks, resume
+        self._last: Prepared | None = None
         self.trackers = trackers(experiment.log or ()) if is_main_process() else []
         self.problem, self.federation = prepared or prepare(experiment)
         self.clients = describe_clients(self.federation)
-        for table in {task.run.label: task.table for task in tasks}.values():
-            # the constructor checks; the seed changes nothing about that
-            how = options(experiment.of(table), experiment.seeds[0])
-            Simulation(self.problem, self.federation, table.build(), **how)
+        # every method is prepared before the first begins, for that checks it; its other seeds when they begin
+        self.prepared: dict[Path, Prepared] = {}
+        for task in {task.run.label: task for task in reversed(tasks)}.values():
+            self.prepared[task.run.folder] = self._prepare(task)
 
     def carry_out(self, progress: Progress) -> list[Run]:
         """Carry out the runs, each in its directory, up to the one that Ctrl-C ended."""
@@ -149,25 +151,31 @@ class Runner:
                     break
         return done
 
+    def _prepare(self, task: PlannedRun) -> Prepared:
+        """What a run needs before its first round; rows on the devices are shared by all."""
+        config = config_of(
+            self.experiment.of(task.table),
+            task.run.seed,
+            label=task.run.label,
+            out=task.run.folder,
+            protocol=self.experiment.compared,
+            checkpoint_every=self.experiment.checkpoint_every,
+            resume=self.resume,
+        )
+        self._last = Prepared.of(self.problem, self.federation, task.table.build(), config, self._last)
+        return self._last
+
     def _begin(self, task: PlannedRun, progress: Progress) -> tuple[Simulation, RunFolder]:
         """The simulation of one run, from its last checkpoint where it is to go on, and its directory."""
         path, seed, experiment = task.run.folder, task.run.seed, self.experiment.of(task.table)
         began = (path / STATUS).is_file()
-        simulation = Simulation(
-            self.problem,
-            self.federation,
-            task.table.build(),
-            out=path,
-            protocol=self.experiment.compared,
-            checkpoint_every=self.experiment.checkpoint_every,
-            resume=self.resume,
-            **options(experiment, seed),
-        )
+        simulation = Simulation.of(self.prepared.pop(path) if path in self.prepared else self._prepare(task))
         if began:
             progress.goes_on(task.run, simulation.state.round)
         folder = RunFolder(path, experiment.rounds, self.clients)
-        resolved = carried_out(resolved_run(self.experiment, task.table, seed), simulation)
-        folder.begin(resolved, simulation.state.round, client_values(simulation))
+        resolved = carried_out(resolved_run(self.experiment, task.table, seed), simulation.prepared)
+        values = client_values(simulation.prepared, simulation.state.per_client)
+        folder.begin(resolved, simulation.state.round, values)
         return simulation, folder
 
 
@@ -191,7 +199,7 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
                 progress.evaluated(row)
                 interrupt.check()
         except Stopped:
-            if simulation.state.round < simulation.rounds:
+            if simulation.state.round < simulation.config.rounds:
                 status, message = "interrupted", f"interrupted after round {simulation.state.round}"
                 checkpoints.save()
     except DivergedError as error:
@@ -206,10 +214,13 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     reached = int(made.info["rounds"])
     with contextlib.suppress(*([OSError] if status == "failed" else [])):  # the disk may be full, as the message says
         made.keep(plan.folder)
-        by_client = simulation.by_client
-        folder.clients(client_values(simulation), None if by_client is None else by_client.as_json())
+        by_client = simulation.state.by_client
+        folder.clients(
+            client_values(simulation.prepared, simulation.state.per_client),
+            None if by_client is None else by_client.as_json(),
+        )
         folder.status(status, reached, message)
     if status in ("finished", "diverged"):  # only now: a run that is killed while it saves can still go on
         checkpoints.clear()
-    metrics = dict(simulation.history[-1]) if simulation.history else {}
+    metrics = dict(simulation.state.history[-1]) if simulation.state.history else {}
     return dataclasses.replace(plan, status=status, round=reached, message=message, metrics=metrics)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from fedax import data
 from fedax.algorithms import Algorithm, build
@@ -21,13 +21,13 @@ from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import check_names
 from fedax.models import model
 from fedax.models.augmentation import AUGMENTATIONS
+from fedax.options import Count
 from fedax.outside import is_outside
 from fedax.problem.gradients import transformations
 from fedax.problem.losses import row_loss
 from fedax.regularizers import Regularizer, regularizer
 from fedax.schedules import SCHEDULES, Schedule, schedule
 
-Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -55,14 +55,17 @@ class AlgorithmTable(NamedTable):
 
     label: Annotated[str, Field(min_length=1)] | None = None
     rounds: Count | None = None
+    _built: Algorithm | None = PrivateAttr(None)
 
     def build(self) -> Algorithm:
-        """The method.
+        """The method, made once.
 
         >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
         InverseTime(initial=0.1, per='round', decay=1)
         """
-        return _method(self.name, self.options)
+        if self._built is None:
+            self._built = _method(self.name, self.options)
+        return self._built
 
     def resolved(self) -> dict[str, Any]:
         """Name, label and every hyper-parameter, those left at their defaults too.
@@ -222,13 +225,15 @@ class RegularizerTable(NamedTable):
 
 
 class ProblemTable(Table):
-    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss."""
+    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss.
+    trainable: a pattern for the paths of the leaves that are trained, all unless given."""
 
     loss: str | None = None
     regularizer: RegularizerTable | None = None
     augment: str | None = None
     gradients: list[dict[str, Any]] | None = None
     metrics: list[str] = []
+    trainable: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("gradients")
     @classmethod

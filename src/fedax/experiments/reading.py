@@ -36,7 +36,7 @@ def parse(table: dict[str, Any]) -> Experiment:
 
     >>> parse({"rouns": 10})
     Traceback (most recent call last):
-    fedax.errors.FedaxError: unknown field 'rouns': did you mean 'rounds'? Allowed: name, rounds, cohort, ...
+    fedax.errors.FedaxError: unknown field 'rouns': did you mean 'rounds'? Allowed: rounds, cohort, local_steps, ...
     """
     try:
         return Experiment.model_validate(table)

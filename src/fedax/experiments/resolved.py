@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.engine import Simulation
+from fedax.engine.prepare import Prepared
 from fedax.engine.record import used
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.schema import Experiment
@@ -31,11 +31,11 @@ def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, An
     return {**experiment.model_dump(exclude={"sweep"}), "algorithm": tables, "runs": runs, "versions": versions()}
 
 
-def carried_out(resolved: dict[str, Any], simulation: Simulation) -> dict[str, Any]:
+def carried_out(resolved: dict[str, Any], run: Prepared) -> dict[str, Any]:
     """A run's experiment with what it came to: the loss, the outputs, the executor."""
-    problem = simulation.problem
+    problem = run.problem
     found = {
         "problem": {**resolved["problem"], "loss": problem.name},
         "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
     }
-    return {**resolved, **found, **used(simulation), "versions": versions()}
+    return {**resolved, **found, **used(run), "versions": versions()}

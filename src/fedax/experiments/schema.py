@@ -7,41 +7,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fedax.engine.config import SimulatedWork
 from fedax.engine.prepare import check_evaluated
 from fedax.engine.store import byte_count
 from fedax.errors import FedaxError, unknown
-from fedax.experiments.file_tables import AlgorithmTable, Count, DataTable, ModelTable, ProblemTable, Seed, Table
+from fedax.experiments.file_tables import AlgorithmTable, DataTable, ModelTable, ProblemTable, Seed, Table
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
+from fedax.options import Count
 from fedax.runs.files import slug
 
 LOCAL = "LocalOnly"
 
 
-class Experiment(Table):
-    """A whole experiment file."""
+class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
+    """A whole experiment file: the options of a simulation, and tables."""
 
     name: Annotated[str, Field(pattern="[A-Za-z0-9]")] = "experiment"
     rounds: Count = Field(description="the number of communication rounds, such as rounds = 60")
-    cohort: Count | None = None
-    local_steps: Count | None = None
-    local_epochs: Annotated[float, Field(gt=0)] | None = None
-    batch_size: Count | None = None
-    sampling: Literal["epochs", "iid"] = "epochs"
-    weighted: bool = False
     eval_every: Count | None = None
-    eval_on: Annotated[list[Literal["train", "validation", "test"]], Field(min_length=1)] | None = None
-    personal: bool = True
-    zero_below: Annotated[float, Field(ge=0)] = 0.01
-    unseen: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    join_steps: Count | None = None
     budget: Literal["rounds", "gradients", "floats"] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
-    executor: Literal["auto", "batched", "looped", "debug"] = "auto"
-    devices: Count | None = None
-    chunk: Count | None = None
     checkpoint_every: Annotated[float, Field(ge=0)] = 60.0
-    state_budget: str | None = None
     log: list[Literal["tensorboard", "mlflow", "wandb"]] | None = None
     data: DataTable = Field(description='a table such as [data] with name = "digits"')
     model: ModelTable = Field(description='a table such as [model] with name = "mlp"')

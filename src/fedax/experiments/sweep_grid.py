@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedax.engine import Result
-from fedax.engine.snapshots import Metrics
+from fedax.engine.state import Metrics
 from fedax.engine.sweeps import Settings
 from fedax.experiments.building import options
 from fedax.experiments.file_tables import AlgorithmTable

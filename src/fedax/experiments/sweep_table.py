@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from fedax.algorithms import Algorithm
 from fedax.engine import grid
 from fedax.errors import FedaxError, unknown
-from fedax.experiments.file_tables import AlgorithmTable, Count
+from fedax.experiments.file_tables import AlgorithmTable
+from fedax.options import Count
 
 
 class SweepTable(BaseModel):

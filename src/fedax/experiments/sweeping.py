@@ -19,9 +19,10 @@ from typing import Any
 
 from fedax.algorithms import Algorithm
 from fedax.engine import Simulation
+from fedax.engine.prepare import Prepared
 from fedax.engine.record import client_values
 from fedax.errors import FedaxError
-from fedax.experiments.building import options, prepare
+from fedax.experiments.building import config_of, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
@@ -123,15 +124,17 @@ class _Sweeper:
         self.count = math.prod(map(len, self.table.values.values()))
         self.problem, self.federation = prepare(experiment)
         first = experiment.seeds[0]
-        columns = [list(next(iter(self.simulation(table.build(), first)))) for table in experiment.algorithm]
+        columns = [
+            list(next(iter(Simulation.of(self.prepared(table.build(), first))))) for table in experiment.algorithm
+        ]
         self.judge = judge(self.table, experiment.rounds, columns)
         self.clients = describe_clients(self.federation)
         self.names = [run_name(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
         self.trials: list[Trial] = []
 
-    def simulation(self, algorithm: Algorithm, seed: int) -> Simulation:
+    def prepared(self, algorithm: Algorithm, seed: int) -> Prepared:
         """One setting alone."""
-        return Simulation(self.problem, self.federation, algorithm, **options(self.experiment, seed))
+        return Prepared.of(self.problem, self.federation, algorithm, config_of(self.experiment, seed))
 
     def begin(self) -> None:
         """Write what is known before the first round."""
@@ -248,14 +251,13 @@ class _Sweeper:
         if trial.result.model is None:
             return path
         chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
-        simulation = self.simulation(chosen.build(), trial.seed)
-        simulation.per_client = trial.metrics
+        run = self.prepared(chosen.build(), trial.seed)
         if is_main_process():
             path.mkdir(parents=True, exist_ok=True)
         trial.result.keep(path)
         folder = RunFolder(path, self.experiment.rounds, self.clients)
-        resolved = carried_out(resolved_run(self.experiment, chosen, trial.seed), simulation)
-        folder.begin(resolved, self.experiment.rounds, client_values(simulation))
+        resolved = carried_out(resolved_run(self.experiment, chosen, trial.seed), run)
+        folder.begin(resolved, self.experiment.rounds, client_values(run, trial.metrics))
         folder.status("finished", self.experiment.rounds)
         return path
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedax.engine import Result, load
 from fedax.engine.fingerprint import compare
-from fedax.engine.snapshots import Metrics
+from fedax.engine.state import Metrics
 from fedax.errors import FedaxError
 from fedax.evaluation import Measurement
 from fedax.experiments.judging import Judge

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from fedax.engine import Result, Simulation
+from fedax.engine.prepare import in_memory
 from fedax.engine.sweeps import Settings, sweep
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.budget import hold_equal
-from fedax.experiments.building import in_memory, options, prepare
+from fedax.experiments.building import options, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.grids import TuneTable, Values, at_bound, grid_of, with_values
@@ -240,9 +241,9 @@ class _Method:
 def _judge(run: Simulation, asked: TuneTable) -> Judge:
     """What decides: on validation rows, accuracy, else the objective, else the loss; of own models where there are."""
     columns = [name for name in next(iter(run)) if name.removeprefix("personal_").startswith("validation_")]
-    own = "personal_" if run.algorithm.personalised else ""
+    own = "personal_" if run.prepared.algorithm.personalised else ""
     wanted = [f"{own}validation_{name}" for name in ("accuracy", "objective", "loss")]
     metric = asked.metric or next(name for name in wanted if name in columns)
     if metric not in columns:
         raise FedaxError(f"tune.metric: {unknown('metric', metric, columns)}")
-    return Judge(metric, better(metric), run.rounds)
+    return Judge(metric, better(metric), run.config.rounds)

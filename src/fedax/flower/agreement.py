@@ -14,19 +14,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedax import randomness
 from fedax.algorithms.base import Algorithm
-from fedax.client.plan import Plan, check_positive, make_plan
+from fedax.algorithms.with_model_state import bare
+from fedax.client.plan import Plan, Work, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import source
-from fedax.engine.prepare import check_evaluated, first_parameters
+from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
 from fedax.experiments.resolved import resolved_run
 from fedax.flower.messages import Layout
 from fedax.flower.privacy import Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
+from fedax.options import Count, check_options
 from fedax.problem import Problem
 from fedax.runs.files import as_json
 from fedax.runtime import configure
@@ -35,7 +36,7 @@ from fedax.version import VERSION
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Setting:
+class Setting(Work):
     """A run of one method over a network.
 
     clients: how many there are in all, numbered from 0 on; those of `federation` if that is given.
@@ -52,20 +53,11 @@ class Setting:
 
     problem: Problem
     algorithm: Algorithm
-    rounds: int
-    clients: int | None = None
+    clients: Count | None = None
     federation: Federation | None = None
-    cohort: int | None = None
-    local_steps: int | None = None
-    local_epochs: float | None = None
-    batch_size: int | None = None
-    sampling: randomness.Sampling = "epochs"
-    weighted: bool = False
     seed: int = 0
-    eval_every: int = 1
+    eval_every: Count = 1
     eval_on: tuple[str, ...] = ("train", "validation", "test")  #: as far as clients have such rows
-    personal: bool = True  #: whether clients evaluate their own models
-    zero_below: float = 1e-2
     privacy: Privacy | None = None  #: clipping of uploads, and noise on their mean
     secure: float | None = None  #: secure aggregation of uploads whose entries are at most this large; None for plain
     name: str = "experiment"
@@ -77,11 +69,8 @@ class Setting:
             raise FedaxError(
                 "clients is missing: it must be the number of clients in all, unless a federation is given"
             )
-        check_positive("clients", given)
-        for name in ("rounds", "eval_every"):
-            check_positive(name, getattr(self, name))
+        check_options(self)
         cohort = given if self.cohort is None else self.cohort
-        check_positive("cohort", cohort)
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
         check_evaluated(self.personal, self.algorithm)
@@ -93,6 +82,7 @@ class Setting:
             Mean(self.secure)
             if cohort < FEWEST:
                 raise FedaxError(f"secure is {self.secure}: it needs a cohort of {FEWEST} or more, not {cohort}")
+        object.__setattr__(self, "problem", self.problem.own_copy())
         object.__setattr__(self, "clients", given)
         object.__setattr__(self, "cohort", cohort)
 
@@ -102,11 +92,13 @@ class Setting:
         schedule = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
         about = {
             "algorithm": repr(self.algorithm),
-            "version of the method": source(type(self.algorithm)),
+            "version of the method": source(type(bare(self.algorithm))),
             "seed": str(self.seed),
             "rounds": str(self.rounds),
             "clients": f"{self.cohort} of {self.clients}",
             "work": repr(schedule),
+            "model_state": str(self.model_state),
+            "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
             "loss": self.problem.name,
@@ -126,19 +118,21 @@ class Setting:
         return hashlib.sha256(json.dumps(self.described, sort_keys=True).encode()).hexdigest()[:12]
 
     def first_parameters(self, layout: Layout) -> Vector:
-        """x0, the same wherever it is made, from the layout of a row."""
+        """x0, the same wherever it is made, from the layout of a row; from now on `algorithm` knows of its state."""
         shown = self.federation
         if shown is None:
             shown = Federation.from_clients([{k: np.zeros((2, *shape), dtype) for k, (shape, dtype) in layout.items()}])
         try:
-            return first_parameters(self.problem, self.algorithm, shown, self.seed)
+            x0 = first_parameters(self.problem, self.algorithm, shown, self.seed)
+            taken = with_model_state(self.problem, self.algorithm, x0, self.model_state, self.batch_size)
+            object.__setattr__(self, "algorithm", taken)
+            return x0
         except (TypeError, ValueError) as error:
             raise not_taken(layout, error) from error
 
     def plan(self, own: Federation) -> Plan:
         """The plan of a client with these rows, as if all had as many."""
-        work: Any = (self.local_steps, self.local_epochs, self.batch_size, self.sampling, self.weighted)
-        alone = make_plan(own, self.rounds, None, *work)[0]
+        alone = make_plan(own, self, cohort=None)[0]
         assert self.clients is not None
         assert self.cohort is not None
         return dataclasses.replace(alone, clients=self.clients, cohort=self.cohort)
@@ -212,8 +206,8 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = "rounds cohort local_steps local_epochs batch_size sampling weighted eval_every personal zero_below name"
-    options: dict[str, Any] = {name: getattr(asked, name) for name in names.split()}
+    names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name"]
+    options: dict[str, Any] = {name: getattr(asked, name) for name in names}
     if asked.eval_on is not None:
         options["eval_on"] = tuple(asked.eval_on)
     elif federation is None or federation.test.count.sum() + federation.validation.count.sum():
@@ -252,4 +246,5 @@ def _without_data(experiment: Experiment) -> Problem:
         augment=table.augment,
         gradients=table.gradients or (),
         metrics=table.metrics,
+        trainable=table.trainable,
     )

@@ -20,6 +20,7 @@ from fedax.evaluation.structure import structure, truth_of, value_at
 from fedax.flower.agreement import Setting
 from fedax.flower.messages import Answer, Hello
 from fedax.flower.privacy import public_parts
+from fedax.model_state import parted
 from fedax.vectors import Vector
 
 PARTS = ("train", "validation", "test")
@@ -50,11 +51,12 @@ def evaluation(
         values.setdefault(part, {})[metric] = _everyone(setting, who, measured.values)
     psi = setting.problem.regularizer
     if row and psi is not None and setting.algorithm.shared:
-        value = value_at(setting.problem, model)
+        params = parted(model)[0]
+        value = value_at(setting.problem, params)
         row |= {f"{part}_objective": row[f"{part}_loss"] + value for part in PARTS if f"{part}_loss" in row}
         if not psi.smooth:
             info = {} if setting.federation is None else setting.federation.info
-            row |= structure(psi, jax.device_get(model), truth_of(info), setting.zero_below)
+            row |= structure(psi, jax.device_get(params), truth_of(info), setting.zero_below)
     return row, values
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from fedax.data import Federation
 from fedax.data.checks import check_arrays, check_same_layout
 from fedax.data.federation import Rows
+from fedax.data.nested import flattened
 from fedax.data.splits import PARTS
 from fedax.errors import FedaxError
 from fedax.flower.agreement import Setting
@@ -25,7 +26,7 @@ def own_rows(setting: Setting, number: int, data: Loader | None, config: Mapping
         return from_loader(data(config))
     if setting.federation is None:
         raise FedaxError("data is missing: this federation's clients bring their own rows, so it must be a loader")
-    return _joined({part: setting.federation.client(number, part) for part in PARTS})
+    return _joined({part: flattened(setting.federation.client(number, part)) for part in PARTS})
 
 
 def from_loader(loaded: Any) -> Federation:
@@ -40,7 +41,8 @@ def from_loader(loaded: Any) -> Federation:
     if not isinstance(loaded, Mapping) or not loaded:
         kind = f"a {type(loaded).__name__}" if loaded or not isinstance(loaded, Mapping) else "an empty dict"
         raise FedaxError(f"the data loader returned {kind}: it must be a dict of arrays, or of such dicts by part")
-    parts = dict(loaded) if any(isinstance(value, Mapping) for value in loaded.values()) else {"train": loaded}
+    by_part = any(isinstance(value, Mapping) for value in loaded.values()) and "x" not in loaded
+    parts = dict(loaded) if by_part else {"train": loaded}
     wrong = [name for name in parts if name not in PARTS]
     if wrong or "train" not in parts:
         given = ", ".join(map(str, parts))

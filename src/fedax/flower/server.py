@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedax.algorithms.base import Context as Moment
+from fedax.algorithms.with_model_state import bare
 from fedax.client.round import cast_like
 from fedax.engine.executors import diagnostics
 from fedax.engine.result import Result, unwrap
@@ -163,7 +164,8 @@ class Server:
     @property
     def result(self) -> Result:
         """The shared model and the history so far."""
-        model = jax.tree.map(jnp.asarray, jax.device_get(unwrap(self.setting.algorithm.model(self.server))))
+        model = self.setting.problem.whole(unwrap(jax.device_get(self.setting.algorithm.model(self.server))))
+        model = jax.tree.map(jnp.asarray, model)
         info = {"algorithm": repr(self.setting.algorithm), "rounds": self.round, "seed": self.setting.seed}
         return Result(
             self.history, model, None, self.setting.clients or 0, {**info, "executor": "flower", **self._promise()}
@@ -287,7 +289,8 @@ class Server:
         if not finite(updated):
             self.folder.finish(self.result)
             why = (
-                f"{type(algorithm).__name__} met NaN or infinity in round {self.round + 1}: the last good model is kept"
+                f"{type(bare(algorithm)).__name__} met NaN or infinity in round {self.round + 1}: "
+                "the last good model is kept"
             )
             self.folder.status("diverged", self.round, why)
             raise DivergedError(why, round=self.round + 1, result=self.result)

@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from fedax.algorithms.base import Context
+from fedax.algorithms.with_model_state import clients_keep_state
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
 from fedax.client.round import Client
@@ -26,6 +27,7 @@ from fedax.flower.agreement import Setting, layout_of, not_taken
 from fedax.flower.client_state import ClientState
 from fedax.flower.messages import Answer, Flat, Hello, Order, flatten, unflatten
 from fedax.flower.privacy import clip, public_parts
+from fedax.model_state import joined, parted
 from fedax.runs.files import History
 from fedax.vectors import Vector
 
@@ -145,10 +147,19 @@ class Worker:
                 own = unwrap(self._own_model(order, server, before))
                 found |= self._measure("personal_", own) if self.setting.personal else {}
                 if order.last:
-                    Result(History(), jax.device_get(own), None, 1, {"round": order.round}).save(folder / OWN)
+                    self._save_own(own, order, folder)
         else:
             model = unflatten(sent, jax.eval_shape(lambda x: algorithm.model(algorithm.init(x)), x0), "the model")
+        if clients_keep_state(algorithm):
+            model = joined(parted(unwrap(model))[0], jax.tree.map(jnp.asarray, before[1]))
+            if order.last and not algorithm.personalised:
+                self._save_own(model, order, folder)
         return found | (self._measure("", unwrap(model)) if algorithm.shared else {})
+
+    def _save_own(self, own: Any, order: Order, folder: Path) -> None:
+        """Write this client's own model when training is over."""
+        whole = jax.device_get(self.setting.problem.whole(own))
+        Result(History(), whole, None, 1, {"round": order.round}).save(folder / OWN)
 
     def _measure(self, prefix: str, params: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -42,13 +42,14 @@ class Normalised:
 
     def init(self, key: jax.Array, x: ArrayLike) -> Any:
         """The model's first parameters."""
-        return self.model.init(key, self._scaled(x))
+        return self.model.init(key, self.scaled(x))
 
     def apply(self, params: Any, x: ArrayLike) -> Any:
         """The model's outputs."""
-        return self.model.apply(params, self._scaled(x))
+        return self.model.apply(params, self.scaled(x))
 
-    def _scaled(self, x: ArrayLike) -> jax.Array:
+    def scaled(self, x: ArrayLike) -> jax.Array:
+        """x as the model sees it."""
         numbers = as_float(x)
         mean, std = (jnp.asarray(values, numbers.dtype) for values in (self.mean, self.std))
         return (numbers - mean) / std

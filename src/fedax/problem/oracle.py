@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from fedax import counting
+from fedax import counting, model_state
 from fedax.errors import FedaxError
 from fedax.problem.gradients import Transformation, transformed
 from fedax.regularizers.base import Regularizer
@@ -33,6 +33,11 @@ class Objective(Protocol):
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
         """The (weighted) mean loss over a batch's rows, without the regularizer."""
 
+    def training_loss(
+        self, model: Any, batch: Batch, weights: jax.Array | None = None, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Any]:
+        """The loss in training, where the model draws with a key, and the model's state after it."""
+
     def mixed(self, own: Any, shared: Any, weight: Any) -> Any:
         """Parameters weight * own + (1 - weight) * shared."""
 
@@ -44,6 +49,9 @@ class BatchOracle:
     on the step's n-th further, independent minibatch; `full` is the oracle on all of the client's rows.
     On a problem with a regularizer, smooth methods see a subgradient of psi added to `grad`; composite ones
     see the smooth part alone.
+
+    With `train`, a model that draws or keeps state trains: each call has a key of its own, reads the state in use
+    (`fedax.model_state`) and leaves the new one. Otherwise the model is in evaluation, with the state in use.
     """
 
     def __init__(
@@ -55,13 +63,32 @@ class BatchOracle:
         weights: jax.Array | None = None,
         full: Callable[[], BatchOracle] | None = None,
         fresh: Callable[[int], BatchOracle] | None = None,
+        train: bool = False,
+        key: jax.Array | None = None,
     ) -> None:
-        self._problem, self._batch, self._weights = problem, batch, weights
+        self._problem, self._batch, self._weights, self._train = problem, batch, weights, train
+        self.key = key  #: of what a model draws outside local steps, where a client has personal models or joins
         self._psi = None if smooth else problem.regularizer
         self._full, self._fresh, self._raw = full, fresh, False
 
-    def _loss(self, x: Vector) -> jax.Array:
-        return self._problem.loss(x.tree, self._batch, self._weights)
+    def _call(self, differentiated: Callable[[Callable[[Any], tuple[jax.Array, Any]]], tuple[Any, Any]]) -> Any:
+        """One call: what a transformation makes of (parameters -> loss, new state), the new state taken over."""
+        now = model_state.active()
+        if now is None or not self._train:
+            key, state = None, () if now is None else now.state
+        else:
+            key, state = now.next_key(), now.state
+
+        def loss(params: Any) -> tuple[jax.Array, Any]:
+            model = model_state.joined(params, state)
+            if self._train:
+                return self._problem.training_loss(model, self._batch, self._weights, key)
+            return self._problem.loss(model, self._batch, self._weights), state
+
+        found, new = differentiated(loss)
+        if now is not None and self._train:
+            now.leave(new)
+        return found
 
     def _given(self, g: Vector, x: Vector) -> Vector:
         """A gradient of the loss as the method is given it: with psi's subgradient, then transformed."""
@@ -76,11 +103,13 @@ class BatchOracle:
         return other
 
     def value(self, x: Vector) -> jax.Array:
-        return self._loss(x) if self._psi is None else self._loss(x) + self._psi.value(x)
+        loss: jax.Array = self._call(lambda loss: loss(x.tree))
+        return loss if self._psi is None else loss + self._psi.value(x)
 
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=False)
-        return self._given(jax.grad(self._loss)(x), x)
+        g = self._call(lambda loss: jax.grad(lambda z: loss(z.tree), has_aux=True)(x))
+        return self._given(g, x)
 
     def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
         """The derivatives of the loss at x = weight * own + (1 - weight) * shared with respect to own and weight."""
@@ -88,15 +117,22 @@ class BatchOracle:
             return _through_mixture(self.grad, own, shared, weight)
         counting.took(1, full=False)
 
-        def loss(own: Vector, weight: Any) -> jax.Array:
-            return self._loss(Vector(self._problem.mixed(own.tree, shared.tree, weight)))
+        def slopes(loss: Any) -> Any:
+            def at(own: Vector, weight: Any) -> Any:
+                return loss(self._problem.mixed(own.tree, shared.tree, weight))
 
-        along: tuple[Vector, jax.Array] = jax.grad(loss, argnums=(0, 1))(own, weight)
+            return jax.grad(at, argnums=(0, 1), has_aux=True)(own, weight)
+
+        along: tuple[Vector, jax.Array] = self._call(slopes)
         return along
 
     def hvp(self, x: Vector, v: Vector) -> Vector:
         counting.took(2, full=False)
-        product: Vector = jax.jvp(jax.grad(self._loss), (x,), (v,))[1]
+
+        def along(loss: Any) -> Any:
+            return jax.jvp(jax.grad(lambda z: loss(z.tree), has_aux=True), (x,), (v,), has_aux=True)[1:]
+
+        product: Vector = self._call(along)
         return product
 
     @property
@@ -134,6 +170,7 @@ class FullOracle(BatchOracle):
 
     fetch gives the batch at row numbers 0 .. count-1 of the client; limit is the largest count of any client,
     `equal` that all clients have that many. Without `fresh`, a further minibatch is all rows again.
+    A model that draws or keeps state is in evaluation here: nothing is drawn, and the state in use stays as it is.
     """
 
     def __init__(
@@ -146,8 +183,9 @@ class FullOracle(BatchOracle):
         equal: bool,
         smooth: bool = False,
         fresh: Callable[[int], BatchOracle] | None = None,
+        key: jax.Array | None = None,
     ) -> None:
-        super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self))
+        super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self), key=key)
         self._fetch, self._count = fetch, count
         self._block = min(limit, BLOCK)
         self._exact = equal and limit <= BLOCK
@@ -169,14 +207,18 @@ class FullOracle(BatchOracle):
         blocks = (self._count + self._block - 1) // self._block
         return jax.lax.fori_loop(0, blocks, block, zeros(like))
 
+    def _loss(self, x: Vector, batch: Batch, weights: jax.Array | None) -> jax.Array:
+        now = model_state.active()
+        return self._problem.loss(x.tree if now is None else model_state.joined(x.tree, now.state), batch, weights)
+
     def value(self, x: Vector) -> jax.Array:
         like = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
-        mean: jax.Array = self._mean(lambda b, w: self._problem.loss(x.tree, b, w), like)
+        mean: jax.Array = self._mean(lambda b, w: self._loss(x, b, w), like)
         return mean if self._psi is None else mean + self._psi.value(x)
 
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=True)
-        mean = self._mean(lambda b, w: jax.grad(lambda z: self._problem.loss(z.tree, b, w))(x), x)
+        mean = self._mean(lambda b, w: jax.grad(lambda z: self._loss(z, b, w))(x), x)
         return self._given(mean, x)
 
     def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
@@ -186,7 +228,7 @@ class FullOracle(BatchOracle):
         counting.took(2, full=True)
 
         def part(b: Batch, w: jax.Array | None) -> Any:
-            return jax.jvp(jax.grad(lambda z: self._problem.loss(z.tree, b, w)), (x,), (v,))[1]
+            return jax.jvp(jax.grad(lambda z: self._loss(z, b, w)), (x,), (v,))[1]
 
         product: Vector = self._mean(part, x)
         return product

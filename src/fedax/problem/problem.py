@@ -5,6 +5,7 @@ f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,20 +13,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax.data.nested import nested
 from fedax.errors import FedaxError, unknown
 from fedax.metrics import METRICS, Metric, check_outputs, chosen
+from fedax.model_state import joined, parted
 from fedax.models.augmentation import AUGMENTATIONS
+from fedax.models.forms import Form, draws, form_of
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
 from fedax.problem.losses import LOSSES, RowLoss, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
+from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
 
 
 class Problem:
     """What is minimised: mean over rows of a loss, plus an optional regularizer.
 
-    model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions.
-        It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
+    model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions. A model that
+        draws or keeps state has `init(key, x) -> params, state` and `apply(params, state, x, key, train) -> outputs,
+        state`. It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
     loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
         name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
         mean over the batch's rows.
@@ -38,11 +44,20 @@ class Problem:
         optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
     metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
         and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
+    trainable: the leaves that are trained, by a pattern that their paths contain or match ("head", "*Dense_1*"), or by
+        a function of a path such as "params.Dense_1.kernel"; None for all. The others stay as init made them.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
     >>> float(mean.loss(jnp.zeros(()), {"x": jnp.array([1.0, 3.0])}))
     5.0
+
+    Of a line's two leaves, the slope alone is trained:
+
+    >>> line = (lambda key, x: {"slope": jnp.ones(()), "start": jnp.ones(())}, lambda p, x: p["start"] + p["slope"] * x)
+    >>> tuned = Problem(line, loss="squared", trainable="slope")
+    >>> tuned.init(jax.random.key(0), {"x": jnp.zeros(2)})
+    {'slope': Array(1., dtype=float32), 'start': None}
     """
 
     def __init__(
@@ -56,7 +71,9 @@ class Problem:
         accuracy: Callable[..., Any] | None = None,
         gradients: Sequence[Any] = (),
         metrics: Sequence[str | Metric] = (),
+        trainable: Trainable = None,
     ) -> None:
+        check_trainable(trainable)
         if isinstance(loss, str):
             row_loss(loss)
             if model is None:
@@ -77,15 +94,17 @@ class Problem:
         self.gradients: tuple[Transformation, ...] = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init = init
-        self._apply: Callable[..., Any] | None = None
-        self._model_init: Callable[..., Any] | None = None
+        self._form: Form | None = None if model is None else form_of(model)
+        self.draws = False  #: whether the model draws when it trains; known after init
+        self.trainable = trainable
+        self._frozen: Any = None  # the leaves that are not trained, in NumPy, as the last init made them
+        self.frozen_name = ""  #: a short name for their values
         self._row_loss: RowLoss | None = None
         self._batch_loss: Callable[..., Any] | None = None
         self._right: Callable[..., Any] | None = accuracy
         if model is None:
             self._batch_loss = _unmixed(loss)  # type: ignore[arg-type]
         else:
-            self._model_init, self._apply = _pair(model)
             if isinstance(loss, str):
                 self._row_loss, right = row_loss(loss)
                 self._right = accuracy or right
@@ -100,39 +119,67 @@ class Problem:
 
     def program(self, key: Any, build: Callable[[], Any]) -> Any:
         """A compiled program of this problem, built once: another run of the same shape compiles nothing."""
+        key = (self.frozen_name, key)
         if key not in self._programs:
             self._programs[key] = build()
         return self._programs[key]
 
     def init(self, key: jax.Array, batch: Batch) -> Any:
-        """The first parameters; `batch` shows the model the shape of its input."""
-        if self._init is not None:
-            params = self._init(key)
-        else:
-            assert self._model_init is not None
-            if "x" not in batch:
-                raise FedaxError(f"a model needs the array 'x'; the federation has {', '.join(batch)}")
-            params = self._model_init(key, batch["x"])
-        if self.model is not None and isinstance(params, Mapping) and "params" in params and len(params) > 1:
-            others = ", ".join(name for name in params if name != "params")
-            raise FedaxError(
-                f"the model keeps {others} beside its params: a model with state is not taken, so use group "
-                "or layer normalisation instead"
-            )
+        """The first model: its parameters, None at frozen leaves, with its state if it has any.
+
+        `batch` shows the model the shape of its input. Frozen leaves are kept by the problem: `whole` puts them in.
+        """
+        params, state = self._first(key, nested(batch))
+        if self.trainable is not None:
+            params, frozen = split(params, self.trainable)
+            self._frozen, self.frozen_name = on_host(frozen)
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 raise FedaxError(f"parameter {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not floating")
-        return jax.tree.map(jnp.asarray, params)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+            if not jnp.issubdtype(jnp.result_type(leaf), jnp.number):
+                raise FedaxError(f"state {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not a number")
+        return jax.tree.map(jnp.asarray, joined(params, state))
 
-    def outputs(self, params: Any, batch: Batch) -> Any:
-        """The model's outputs on a batch."""
-        if self._apply is None:
+    def _first(self, key: jax.Array, batch: Batch) -> tuple[Any, Any]:
+        """The first parameters, all of them, and the first state."""
+        if self._init is not None:
+            params = self._init(key)
+            if isinstance(params, Mapping) and "batch_stats" in params:
+                raise FedaxError(
+                    "init gives batch_stats among the parameters: give the Flax module itself as the model"
+                )
+            return params, ()
+        assert self._form is not None
+        if "x" not in batch:
+            raise FedaxError(f"a model needs the array 'x'; the federation has {', '.join(batch)}")
+        params, state = self._form.init(key, batch["x"])
+        self.draws = not self._form.simple and draws(self._form, params, state, batch["x"])
+        return params, state
+
+    def own_copy(self) -> Problem:
+        """This problem for one run, whose init may freeze other values; compiled programs are shared."""
+        return self if self.trainable is None else copy.copy(self)
+
+    def whole(self, model: Any) -> Any:
+        """A model with its frozen leaves put in."""
+        return model if self._frozen is None else filled(model, constants(self._frozen))
+
+    def outputs(self, model: Any, batch: Batch) -> Any:
+        """The model's outputs on a batch, in evaluation: nothing is drawn and the state stays as it is."""
+        return self._outputs(model, batch, None, False)[0]
+
+    def _outputs(self, model: Any, batch: Batch, key: jax.Array | None, train: bool) -> tuple[Any, Any]:
+        """The model's outputs on a batch, and its state after it."""
+        if self._form is None:
             raise FedaxError("a problem without a model has no outputs")
+        params, state = parted(model)
         if isinstance(params, Mixture):
             a = params.weight
-            pair = (self.outputs(params.own, batch), self.outputs(params.shared, batch))
-            return jax.tree.map(lambda own, shared: a * own + (1 - a) * shared, *pair)
-        return self._apply(params, batch["x"])
+            own, state = self._outputs(joined(params.own, state), batch, key, train)
+            shared, state = self._outputs(joined(params.shared, state), batch, key, train)
+            return jax.tree.map(lambda one, other: a * one + (1 - a) * other, own, shared), state
+        return self._form.apply(self.whole(params), state, nested(batch)["x"], key, train)
 
     def mixed(self, own: Any, shared: Any, weight: Any) -> Any:
         """Parameters weight * own + (1 - weight) * shared; the kernel that sees the data is left to the model to mix.
@@ -158,11 +205,12 @@ class Problem:
         """What each metric is computed from, for each row: a number or a short record."""
         if self._batch_loss is not None:
             result = {"loss": self._row_losses(params, batch)}
+            params, batch = self.whole(params), nested(batch)
             if self._right is not None:
                 result["accuracy"] = self._right(params, batch)
             return result | self._asked(params, batch)
         assert self._row_loss is not None
-        z, y = self.outputs(params, batch), batch.get("y")
+        z, y = self.outputs(params, batch), nested(batch).get("y")
         result = {"loss": self._row_loss(z, y)}
         if self._right is not None:
             result["accuracy"] = self._right(z, y)
@@ -176,10 +224,19 @@ class Problem:
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
         """The (weighted) mean loss over a batch's rows, without the regularizer."""
         if weights is None and self._batch_loss is not None:
-            value: jax.Array = self._batch_loss(params, batch)
+            value: jax.Array = self._batch_loss(self.whole(params), nested(batch))
             return value
-        losses = self._row_losses(params, batch)
-        return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
+        return _mean(self._row_losses(params, batch), weights)
+
+    def training_loss(
+        self, model: Any, batch: Batch, weights: jax.Array | None = None, key: jax.Array | None = None
+    ) -> tuple[jax.Array, Any]:
+        """The loss in training, where the model draws with a key, and the model's state after it."""
+        if self._form is None or self._form.simple:
+            return self.loss(model, batch, weights), parted(model)[1]
+        assert self._row_loss is not None
+        outputs, state = self._outputs(model, batch, key, True)
+        return _mean(self._row_loss(outputs, nested(batch).get("y")), weights), state
 
     def on(self, batch: Batch) -> BatchOracle:
         """The problem on some rows: value, gradient and Hessian of the smooth part, with the regularizer beside it.
@@ -194,29 +251,34 @@ class Problem:
 
     def _row_losses(self, params: Any, batch: Batch) -> jax.Array:
         if self._row_loss is not None:
-            return self._row_loss(self.outputs(params, batch), batch.get("y"))
+            return self._row_loss(self.outputs(params, batch), nested(batch).get("y"))
         assert self._batch_loss is not None
-        batch_loss, single = self._batch_loss, jax.tree.map(lambda a: a[:, None], dict(batch))
+        params = self.whole(params)
+        batch_loss, single = self._batch_loss, jax.tree.map(lambda a: a[:, None], nested(batch))
         losses: jax.Array = jax.vmap(lambda row: batch_loss(params, row))(single)
         return losses
 
     def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
+        trained, _ = parted(params)
         if self.regularizer is not None:
-            self.regularizer.check(params)
-        refuse_stateful(self.gradients, params)
+            self.regularizer.check(trained)
+        refuse_stateful(self.gradients, trained)
         sample = {
             k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype))
             for k, a in arrays.items()
         }
-        if self._apply is not None:
+        if self._form is not None:
             if self.builtin is not None and "y" not in arrays:
                 raise FedaxError(f"loss={self.name!r} needs the array 'y'; the federation has {', '.join(arrays)}")
             try:
                 z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
+                self._check_state(params, sample)
             except (TypeError, ValueError) as error:
-                shape = arrays["x"].shape[1:]
-                raise FedaxError(f"the model does not take rows of shape {shape}: {_first_line(error)}") from error
+                if isinstance(error, FedaxError):
+                    raise
+                shapes = jax.tree.map(lambda a: a.shape[1:], nested(sample)["x"])
+                raise FedaxError(f"the model does not take rows of shape {shapes}: {_first_line(error)}") from error
             self._check_labels(z, arrays)
             losses = jax.eval_shape(lambda p, b: self._row_losses(p, b), params, sample)
             if losses.shape != (2,):
@@ -229,12 +291,24 @@ class Problem:
             raise FedaxError(f"the loss must be one number a batch, not an array of shape {value.shape}")
         self._check_metrics(params, sample)
 
+    def _check_state(self, model: Any, sample: Batch) -> None:
+        """Refuse a model whose state comes back from training in another shape."""
+        new = jax.eval_shape(lambda m, b, k: self._outputs(m, b, k, True), model, sample, jax.random.key(0))[1]
+        old, new = (jax.tree.map(lambda a: (a.shape, str(a.dtype)), s) for s in (parted(model)[1], new))
+        if old != new:
+            raise FedaxError(f"apply must return a state like the one that it was given, {old}, not {new}")
+
+    def _seen_by_metrics(self, params: Any, batch: Batch) -> tuple[Any, Any]:
+        if self._form is None:
+            return self.whole(params), nested(batch)
+        return self.outputs(params, batch), nested(batch).get("y")
+
     def _check_metrics(self, params: Any, sample: Batch) -> None:
         """Refuse metrics that fail on these rows, or give something else than a number or a record a row."""
         asked = [metric for name, metric in self.metrics.items() if name not in ("loss", "accuracy")]
         for metric in asked:
             try:
-                args = (lambda p, b: (p, b)) if self._apply is None else lambda p, b: (self.outputs(p, b), b.get("y"))
+                args = self._seen_by_metrics
                 found = jax.eval_shape(lambda p, b, m=metric, a=args: jnp.asarray(m.rows(*a(p, b))), params, sample)
             except (TypeError, ValueError, AttributeError, IndexError) as error:
                 raise FedaxError(f"metric {metric.name!r} cannot take these rows: {_first_line(error)}") from error
@@ -264,6 +338,10 @@ class Problem:
             raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
 
 
+def _mean(losses: jax.Array, weights: jax.Array | None) -> jax.Array:
+    return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
@@ -275,11 +353,3 @@ def _unmixed(loss: Callable[..., Any]) -> Callable[..., Any]:
         return loss(params, batch)
 
     return value
-
-
-def _pair(model: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    if isinstance(model, tuple) and len(model) == 2 and all(callable(part) for part in model):
-        return model
-    if hasattr(model, "init") and hasattr(model, "apply"):
-        return model.init, model.apply
-    raise FedaxError(f"model must have init(key, x) and apply(params, x), or be that pair; got {type(model).__name__}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedax.evaluation.metrics import main
 from fedax.report.summary import Group
 from fedax.runs.reading import RecordedRun
 
@@ -18,7 +19,7 @@ def protocol(groups: Iterable[Group], *, part: str = "test") -> tuple[str, list[
     found = [(group.label, {str(run.seed): kept for run in group.runs if (kept := by_client(run))}) for group in groups]
     found = [(label, runs) for label, runs in found if runs]
     if not found:
-        return "accuracy", []
+        return main(()), []
     from fedax.evaluation.protocol import over_seeds, table
 
     metric = _metric([kept for _, runs in found for kept in runs.values()], part)
@@ -81,9 +82,6 @@ def _whole(kept: Clients) -> bool:
 
 
 def _metric(runs: list[Clients], part: str) -> str:
-    accurate = all(
-        "accuracy" in parts.get(part, {"accuracy": None})
-        for kept in runs
-        for parts in kept.moments["last"].values.values()
-    )
-    return "accuracy" if accurate else "loss"
+    """The main one of the metrics that every run has of every model."""
+    measured = [parts[part] for kept in runs for parts in kept.moments["last"].values.values() if part in parts]
+    return main(name for name in measured[0] if all(name in other for other in measured)) if measured else main(())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ SWEEP, HISTORIES = "sweep.csv", "histories.jsonl"
 DECIDES = ("metric", "goal", "over", "target", "mode")
 #: The thesis looks at rounds 10, 30, 100 and 300 of 300.
 SHARES = (1 / 30, 1 / 10, 1 / 3, 1)
-ACCURATE = ("test_accuracy", "validation_accuracy", "f1")
 
 
 def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
@@ -99,13 +98,24 @@ def _histories(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def _accuracies(columns: Collection[str]) -> list[str]:
+    """The metrics of the shared model on held-out rows of which more is better, accuracy first; then F1 of the support.
+
+    >>> _accuracies(["round", "f1", "train_accuracy", "test_loss", "test_auc", "test_accuracy", "test_accuracy_std"])
+    ['test_accuracy', 'test_auc', 'f1']
+    """
+    parsed = {key: found for key in columns if (found := parse(key)) and found.part != "train"}
+    plain = [key for key, found in parsed.items() if found.higher and not found.statistic and not found.personal]
+    return [*sorted(plain, key=lambda key: parsed[key].order), *(key for key in columns if key == "f1")]
+
+
 def _progress(rows: list[dict[str, Any]], labels: list[str], fields: list[str], metric: str) -> dict[str, Any] | None:
-    """Density, accuracy (or F1, or what the sweep is judged by) and name of every setting at four rounds, method by
-    method; None where no density was measured."""
+    """Density, accuracy (or another metric of which more is better, or what the sweep is judged by) and name of every
+    setting at four rounds, method by method; None where no density was measured."""
     measured = [row for row in rows if "density" in row]
     if not measured:
         return None
-    known = [key for key in ACCURATE if key in measured[0]]
+    known = _accuracies(measured[0])
     key = metric if better(metric) == "max" or not known else known[0]
     if key == "density":
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedax.evaluation.metrics import main
 from fedax.report.columns import COUNTERS, PARTS, STRUCTURE, Metric, number, parse
 from fedax.runs.reading import RecordedRun, read
 
@@ -228,7 +229,6 @@ def _shown(keys: list[str]) -> list[str]:
     parsed = {key: metric for key in keys if (metric := parse(key))}
     part = next((part for part in PARTS if any(metric.part == part for metric in parsed.values())), "")
     metrics = {key: metric for key, metric in parsed.items() if metric.part == part}
-    accurate = any(metric.name == "accuracy" for metric in metrics.values())
-    worst = "accuracy" if accurate else "loss"
+    worst = main(metric.name for metric in metrics.values())
     plain = [k for k, m in metrics.items() if not m.statistic or (m.statistic == "worst" and m.name == worst)]
     return plain + [key for key in STRUCTURE | COUNTERS if key in keys]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
 MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
-REPORT, LOCK, CHECKPOINTS = "report.html", ".lock", "checkpoints"
+REPORT, LOCK, CHECKPOINTS, STATES = "report.html", ".lock", "checkpoints", "states.bin"
 
 
 class History(list[dict[str, Any]]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fedax.testing.claim_checks import Task
 from fedax.testing.findings import Check, Report
+from fedax.testing.measured_cost import Costs, costs
 from fedax.testing.problems import QUADRATIC, quadratics
 from fedax.testing.suite import check_algorithm
 from fedax.testing.targets import check_target, load_class, make
@@ -14,10 +15,12 @@ from fedax.testing.targets import check_target, load_class, make
 __all__ = [
     "QUADRATIC",
     "Check",
+    "Costs",
     "Report",
     "Task",
     "check_algorithm",
     "check_target",
+    "costs",
     "load_class",
     "make",
     "quadratics",

@@ -1,4 +1,4 @@
-"""Checks on the contract's functions themselves: purity, shapes, and what is declared of their cost."""
+"""Checks on the contract's functions themselves: purity, shapes, and what they cost."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax import counting
 from fedax.algorithms import base
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client.round import Client
+from fedax.testing import measured_cost
 from fedax.testing.driven_run import DrivenRun, Subject, apart, flat, shown
 from fedax.testing.findings import Broken
-from fedax.testing.problems import WIDE, WIDE_DIMENSION, Case, regression
+from fedax.testing.problems import WIDE
 from fedax.vectors import Mixture, Vector
-
-EXTRA = 8  # floats beyond whole vectors that a message may hold without being declared
-WIDE_STEPS = 2  # local steps where floats and gradients are counted
 
 Call = Callable[..., Any]
 
@@ -50,11 +49,14 @@ def walk(algorithm: Algorithm, client: Client, x0: Vector, steps: int, call: Cal
 
     upload, kept = call("finish", finish, algorithm, local, message, state)
     yield "finish", kept, state
-    updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, ctx), algorithm, server, upload)
+    at_server = dataclasses.replace(ctx, client=None)
+    updated = call("update", lambda a, s, u: a.at(ctx).update(s, u, at_server), algorithm, server, upload)
     yield "update", updated, server
     yield "model", call("model", lambda a, s: a.model(s), algorithm, updated), x0
     own = call("personal", lambda a, s, c: a.at(ctx).personal(s, c, client.full()), algorithm, updated, kept)
     yield "personal", own, _as_own(own, x0)
+    join = call("join", lambda a, s, c: a.at(ctx).join(s, c, client.full(), steps), algorithm, updated, state)
+    yield "join", join, state
 
 
 def _as_own(own: Any, x0: Vector) -> Any:
@@ -83,7 +85,7 @@ def purity(subject: Subject) -> str:
         return first
 
     trial = subject.trial(subject.uneven)
-    x0 = Vector(_start(trial))
+    x0 = Vector(start(trial))
     for _ in walk(algorithm, trial.client(0), x0, 2, twice):
         pass
     after = _attributes(algorithm)
@@ -102,11 +104,11 @@ def _attributes(algorithm: Algorithm) -> dict[str, str]:
     return found | {k: repr(v) for k, v in vars(algorithm).items()}
 
 
-def _start(trial: DrivenRun) -> Any:
+def start(trial: DrivenRun) -> Any:
     """The first parameters of a trial's problem."""
-    run = trial.simulation
+    run = trial.prepared
     sample = {k: v[:2] for k, v in run.data.arrays.items()}
-    return run.problem.init(jax.random.key(run.seed), sample)
+    return run.problem.init(jax.random.key(run.config.seed), sample)
 
 
 def shapes(subject: Subject) -> str:
@@ -119,7 +121,7 @@ def shapes(subject: Subject) -> str:
 
 def _shapes_in(subject: Subject, dtype: np.dtype[Any]) -> None:
     name, trial = subject.name, subject.trial(subject.uneven)
-    x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), _start(trial)))
+    x0 = Vector(jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, dtype), start(trial)))
 
     def traced(function: str, body: Call, *arguments: Any) -> Any:
         made = jax.eval_shape(body, *arguments)
@@ -182,36 +184,36 @@ def _twins(algorithm: Algorithm) -> list[Algorithm]:
     return [cls(**values) for cls in classes]
 
 
-def _wide(subject: Subject) -> DrivenRun:
-    federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
-    return subject.trial(Case(WIDE, federation, {"local_steps": WIDE_STEPS, "batch_size": 2}))
+def cost(subject: Subject) -> str:
+    """What a client's round sends, keeps and computes: the same in a round that runs as in one that is traced."""
+    algorithm, name = subject.algorithm, subject.name
+    traced = measured_cost.measured(algorithm)
+    client = measured_cost.wide_client(algorithm)
+    rows = {k: v[:2] for k, v in client.data.arrays.items()}
+    found: dict[str, int] = {}
 
+    def counted(function: str, body: Call, *arguments: Any) -> Any:
+        with counting.counted() as tally:
+            made = body(*arguments)
+        sent = made[0] if function == "finish" else made
+        found[function] = sum(np.size(leaf) for leaf in jax.tree.leaves(sent))
+        found[f"gradients in {function}"] = tally.minibatch
+        return made
 
-def sizes(subject: Subject) -> str:
-    """The floats really sent each way, and whether a client keeps anything, against what is declared."""
-    algorithm, name, trial, d = subject.algorithm, subject.name, _wide(subject), WIDE_DIMENSION
-    found = []
-    for way, sent, declared in (
-        ("up", trial.simulation.cost.up, algorithm.uploads(WIDE_STEPS)),
-        ("down", trial.simulation.cost.down, algorithm.down),
+    x0 = Vector(WIDE.init(jax.random.key(0), rows))
+    for _ in walk(algorithm, client, x0, measured_cost.STEPS, counted):
+        pass
+    for what, function, expected in (
+        ("floats down", "broadcast", traced.down),
+        ("floats up", "finish", traced.up),
+        ("floats kept by a client", "client_init", traced.kept),
+        ("minibatch gradients in a local step", "gradients in step", traced.step.minibatch),
+        ("minibatch gradients in finish", "gradients in finish", traced.finish.minibatch),
     ):
-        extra = sent - declared * d
-        if not 0 <= extra <= EXTRA:
+        if found[function] != expected:
             raise Broken(
-                f"{name} declares {way} = {declared}, that is {declared * d} floats for d = {d}, but sends {sent}"
+                f"{name}: {what} are {found[function]} when its functions run and {expected} when they are traced; "
+                "what they send and compute must not depend on the values of their arguments"
             )
-        found.append(f"{way} {declared} d" + (f" + {extra}" if extra else ""))
-    kept = sum(int(np.prod(a.shape[1:])) for a in jax.tree.leaves(trial.simulation.state.clients))
-    if algorithm.keeps == "nothing" if kept else not algorithm.keeps.startswith("nothing"):
-        raise Broken(f"{name} declares keeps = {algorithm.keeps!r}, but a client's state is {kept} floats for d = {d}")
-    return ", ".join(found) + (f"; a client keeps {kept / d:.3g} d" if kept else "; a client keeps nothing")
-
-
-def gradients(subject: Subject) -> str:
-    """Minibatch gradients a local step, counted, against what is declared."""
-    cost, declared = _wide(subject).simulation.cost, subject.algorithm.gradients_a_step()
-    if cost.step.minibatch != declared:
-        raise Broken(f"{subject.name} declares gradients = {declared} a local step, but takes {cost.step.minibatch}")
-    others = ((cost.step.full, "full a step"), (cost.finish.minibatch, "a round"), (cost.finish.full, "full a round"))
-    beside = [f"{n} {what}" for n, what in others if n]
-    return ", ".join([f"{cost.step.minibatch} a local step", *beside])
+    said = measured_cost.costs(algorithm)
+    return f"down {said.down}, up {said.up}, a client keeps {said.kept}; gradients: {said.gradients}"

@@ -13,9 +13,11 @@ import numpy as np
 
 from fedax.algorithms.base import Algorithm
 from fedax.client.round import Client
-from fedax.engine import Simulation
+from fedax.engine import Result, Simulation
+from fedax.engine.config import RunConfig
+from fedax.engine.prepare import Prepared
 from fedax.engine.result import unwrap
-from fedax.engine.rounds import State
+from fedax.engine.state import State
 from fedax.testing.findings import Broken
 from fedax.testing.problems import Array, Case, ragged
 
@@ -29,63 +31,71 @@ class DrivenRun:
     def __init__(self, algorithm: Algorithm, setting: Case, *, seed: int = 0, **options: Any) -> None:
         settings = {"executor": "batched", "devices": 1, **setting.options, **options}
         self.algorithm = algorithm
-        self.simulation = Simulation(setting.problem, setting.federation, algorithm, rounds=1, seed=seed, **settings)
+        config = RunConfig(rounds=1, seed=seed, **settings)
+        self.prepared = Prepared.of(setting.problem, setting.federation, algorithm, config)
+        self._run = Simulation.of(self.prepared)
+
+    @property
+    def result(self) -> Result:
+        """What the run has made so far."""
+        return self._run.result
 
     def work(self, steps: Sequence[int]) -> DrivenRun:
         """Give each client its own number of local steps, at most as many as the busiest had before."""
-        run = self.simulation
-        taken = np.asarray(steps, np.int64)
-        run.steps, run.plan = taken, dataclasses.replace(run.plan, equal_steps=False)
-        run.engine.plan = run.plan
+        run = self.prepared
+        taken, plan = np.asarray(steps, np.int64), dataclasses.replace(run.plan, equal_steps=False)
+        run.engine.plan = run.engine.draws.plan = plan
         data: Any = run.data
-        run.data = dataclasses.replace(data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
+        data = dataclasses.replace(data, steps=run.engine.place(jnp.asarray(taken, jnp.int32)))
+        self.prepared = dataclasses.replace(run, steps=taken, plan=plan, data=data)
         return self
 
     def advance(self, rounds: int = 1) -> DrivenRun:
         """Run some rounds."""
-        run = self.simulation
-        last = run.state.round + rounds
-        while run.state.round < last:
-            run.state, good = run.engine.advance(self.algorithm, run.state, last - run.state.round, run.data)
+        run, state = self.prepared, self._run.state
+        last = state.round + rounds
+        while state.round < last:
+            after, good = run.engine.advance(self.algorithm, state, last - state.round, run.data)
+            state.moved(after)
             if not good:
                 name = type(self.algorithm).__name__
-                raise Broken(f"{name} met NaN or infinity in round {run.state.round + 1}; is its rate too large?")
+                raise Broken(f"{name} met NaN or infinity in round {state.round + 1}; is its rate too large?")
         return self
 
     @property
     def state(self) -> State:
         """A copy of the server's and all clients' states, in NumPy."""
-        now = self.simulation.state
+        now = self._run.state
         server, clients = jax.tree.map(np.array, (now.server, now.clients))
         return State(server, clients, now.round)
 
     def resume(self, state: State) -> DrivenRun:
         """Go on from a state."""
         copies = jax.tree.map(jnp.array, (state.server, state.clients))
-        server, clients = self.simulation.engine.place(copies)
-        self.simulation.state = State(server, clients, state.round)
+        server, clients = self.prepared.engine.place(copies)
+        self._run.state.moved(State(server, clients, state.round))
         return self
 
     @property
     def shared(self) -> Array:
         """The shared model as one vector."""
-        return flat(self.algorithm.model(self.simulation.state.server))
+        return flat(self.algorithm.model(self._run.state.server))
 
     @property
     def personal(self) -> Array:
         """Every client's own model, a row each."""
-        run = self.simulation
-        models = run.engine.personal(self.algorithm, run.state, run.data)
+        run = self.prepared
+        models = run.engine.personal(self.algorithm, self._run.state, run.data)
         return np.concatenate([np.reshape(a, (run.plan.clients, -1)) for a in jax.tree.leaves(models)], axis=1)
 
     def cohort(self, round: int) -> list[int]:
         """Who takes part in a round, from 0."""
-        who: list[int] = self.simulation.engine.cohorts(round, 1)[0].tolist()
+        who: list[int] = self.prepared.engine.draws.cohorts(round, round + 1)[0].tolist()
         return who
 
     def client(self, number: int, round: int = 0) -> Client:
         """One client in one round, for calling the method's functions one by one."""
-        run = self.simulation
+        run = self.prepared
         data: Any = run.data
         return Client(run.problem, run.plan, data, np.int32(number), run.engine.seed, round, self.algorithm.composite)
 

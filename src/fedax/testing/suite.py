@@ -10,7 +10,7 @@ import jax
 from fedax.algorithms.base import Algorithm
 from fedax.errors import FedaxError, unknown
 from fedax.runtime import configure
-from fedax.testing import claim_checks, contract_checks, whole_runs
+from fedax.testing import aggregation_checks, claim_checks, contract_checks, key_checks, whole_runs
 from fedax.testing.driven_run import Subject
 from fedax.testing.findings import Broken, Check, Report, Skipped
 
@@ -18,12 +18,13 @@ Body = Callable[[Subject], str]
 CHECKS: dict[str, Body] = {
     "purity": contract_checks.purity,
     "shapes": contract_checks.shapes,
-    "sizes": contract_checks.sizes,
-    "gradients": contract_checks.gradients,
+    "cost": contract_checks.cost,
     "identity": contract_checks.identity,
     "determinism": whole_runs.determinism,
     "client order": whole_runs.client_order,
     "executors": whole_runs.executors,
+    "aggregation": aggregation_checks.aggregation,
+    "keys": key_checks.keys,
     "sitting out": whole_runs.sitting_out,
     "unequal steps": whole_runs.unequal_steps,
     "compilation": whole_runs.compilation,
@@ -44,20 +45,19 @@ def check_algorithm(
 
     algorithm: the method, with hyper-parameters that suit quadratics of curvature 0.5 to 2 (a rate of 0.05, say).
     seed: of the random problems.
-    checks: names of checks to run: purity, shapes, sizes, gradients, identity, determinism, client order,
-        executors, sitting out, unequal steps, compilation, save and load, progress, claims (all of them, or
-        one by its text), reference; None for all.
+    checks: names of checks to run: purity, shapes, cost, identity, determinism, client order,
+        executors, aggregation, keys, sitting out, unequal steps, compilation, save and load, progress, claims
+        (all of them, or one by its text), reference; None for all.
     reference: another implementation, in plain NumPy for one: a function of a `Task` that gives, after each
         round, the shared model or the pair of it and all personal models.
 
     A check that breaks off with an error has failed. All run in double precision; `shapes` looks at single too.
 
     >>> import fedax
-    >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["sizes", "gradients"])
+    >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["cost"])
     >>> print(report)
-    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 2 passed
-    passed   sizes      up 1 d, down 1 d; a client keeps nothing
-    passed   gradients  1 a local step
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 1 passed
+    passed   cost  down d, up d, a client keeps 0; gradients: 1 a local step
     """
     configure()
     if not isinstance(algorithm, Algorithm):

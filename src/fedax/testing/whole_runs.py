@@ -13,10 +13,11 @@ import numpy as np
 
 from fedax.algorithms.base import Algorithm, within
 from fedax.engine import load
-from fedax.engine.rounds import State
+from fedax.engine.state import State
 from fedax.schedules import Schedule
 from fedax.testing.driven_run import ROUNDS, TOLERANCE, DrivenRun, Subject, apart, gap, shown
 from fedax.testing.findings import Broken, Skipped
+from fedax.testing.key_checks import CLIENT, draws
 from fedax.testing.problems import CLIENTS, quadratics, smooth
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -39,7 +40,30 @@ def _between(a: State, b: State) -> str:
 
 
 def client_order(subject: Subject) -> str:
-    """With full gradients and all clients, numbering the clients otherwise changes nothing."""
+    """A cohort that runs in another order changes nothing; nor do other numbers, with full gradients and no draws."""
+    turned = _backwards(subject.trial(subject.uneven)).advance(ROUNDS).state
+    expected = subject.states[-1]
+    moved = gap((turned.server, turned.clients), (expected.server, expected.clients))
+    if not moved <= TOLERANCE:
+        raise Broken(
+            f"{subject.name}: a cohort whose clients run in the opposite order moves server and states by {moved:.1e}; "
+            "what a client does must depend on its number and the round (ctx.key), not on who ran before"
+        )
+    if any(CLIENT in mark for marks in draws(subject).values() for mark in marks):
+        return f"cohorts backwards: largest difference {moved:.1e}; its draws go by the clients' numbers"
+    return f"largest difference {max(moved, _renumbered(subject)):.1e}"
+
+
+def _backwards(trial: DrivenRun) -> DrivenRun:
+    """Have each round's cohort run from its last client to its first."""
+    draws: Any = trial.prepared.engine.draws
+    drawn = draws.block
+    draws.block = lambda number: np.ascontiguousarray(drawn(number)[:, ::-1])
+    return trial
+
+
+def _renumbered(subject: Subject) -> float:
+    """How far numbering the clients otherwise moves a run with full gradients and all clients."""
     federation, _ = quadratics(subject.seed)
     order = np.random.default_rng(subject.seed).permutation(CLIENTS)
     plain = subject.trial(smooth(federation)).advance(3)
@@ -51,7 +75,7 @@ def client_order(subject: Subject) -> str:
     clients = gap(turned.state.clients, jax.tree.map(lambda a: a[order], plain.state.clients))
     if not clients <= TOLERANCE:
         raise Broken(f"{subject.name}: reordering the clients changes their states by {clients:.1e}")
-    return f"largest difference {max(server, clients):.1e}"
+    return max(server, clients)
 
 
 def executors(subject: Subject) -> str:
@@ -76,7 +100,7 @@ def sitting_out(subject: Subject) -> str:
         raise Skipped("a client keeps nothing")
     trial, kept = subject.trial(subject.uneven), 0
     for before, after in zip(subject.states, subject.states[1:], strict=False):
-        away = sorted(set(range(trial.simulation.plan.clients)) - set(trial.cohort(before.round)))
+        away = sorted(set(range(trial.prepared.plan.clients)) - set(trial.cohort(before.round)))
         for i in away:
             was, now = (jax.tree.map(lambda a, i=i: a[i], s.clients) for s in (before, after))
             if apart(was, now):
@@ -93,7 +117,7 @@ def unequal_steps(subject: Subject) -> str:
     if subject.algorithm.lockstep:
         raise Skipped("its clients take equally many steps")
     plain = subject.trial(subject.uneven)
-    usual = plain.simulation.steps
+    usual = plain.prepared.steps
     watched = max(plain.cohort(0), key=lambda i: int(usual[i]))
     steps = [int(k) if i == watched else 1 for i, k in enumerate(usual)]
     short = subject.trial(subject.uneven).work(steps)
@@ -166,7 +190,7 @@ def save_and_load(subject: Subject) -> str:
     if difference:
         where = f"stopped after round {half.round} and continued to {end.round}"
         raise Broken(f"{subject.name}: a run {where} is not the uninterrupted one: {difference}")
-    result = trial.simulation.result
+    result = trial.result
     with tempfile.TemporaryDirectory() as folder:
         again = load(result.save(folder))
     everyone = range(result.clients)

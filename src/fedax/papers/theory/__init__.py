@@ -1,9 +1,9 @@
 """The theorems as tools: iterate bias, drift, instability, bounds, and step sizes with the theorem they come from."""
 
-from fedax.papers.theory import bounds
+from fedax import bounds
+from fedax.bounds import Bound, optimal_mixing_weight
 from fedax.papers.theory.advice import Proposal, Work, advise
 from fedax.papers.theory.bias import Bias, exponent, iterate_bias, sde_bias, third_derivative
-from fedax.papers.theory.bounds import Bound, optimal_mixing_weight
 from fedax.papers.theory.drift import Instance, drift, identical_clients, lower_bound_instance, normal_rows, worst_case
 from fedax.papers.theory.estimate import Constants, Estimate, estimate
 from fedax.papers.theory.instability import fedac_one, separation, standard_agd, unstable_objective

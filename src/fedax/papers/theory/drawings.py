@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax.bounds import table_3_1
 from fedax.errors import FedaxError, unknown
 from fedax.papers.theory.bias import exponent, iterate_bias, sde_bias
-from fedax.papers.theory.bounds import table_3_1
 from fedax.papers.theory.drift import drift, identical_clients
 from fedax.papers.theory.instability import fedac_one, separation, standard_agd, unstable_objective
 from fedax.papers.theory.stochastic import Stochastic, piecewise_quadratic, smooth_bend, with_noise

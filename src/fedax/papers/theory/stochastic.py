@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from fedax.data import Federation
+from fedax.data.nested import flattened
 from fedax.errors import FedaxError
 from fedax.problem import Problem
 from fedax.vectors import Vector
@@ -60,7 +61,7 @@ def of_client(problem: Problem, federation: Federation, client: int, batch_size:
     psi = problem.regularizer
     if psi is not None and not psi.smooth:
         raise FedaxError(f"the regularizer {psi.name} has no gradient: the iterate bias is defined for smooth problems")
-    rows = {name: jnp.asarray(array) for name, array in federation.client(client).items()}
+    rows = {name: jnp.asarray(array) for name, array in flattened(federation.client(client)).items()}
     count = len(next(iter(rows.values())))
     first = problem.init(jax.random.key(0), {name: array[:2] for name, array in rows.items()})
     restore = ravel_pytree(first)[1]

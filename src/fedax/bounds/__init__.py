@@ -1,16 +1,16 @@
 """Every theorem's bound as a function of its constants; each gives a `Bound`: its terms, its rate, its assumptions."""
 
-from fedax.papers.theory.apfl_bounds import (
+from fedax.bounds.apfl_bounds import (
     apfl_theorem_1,
     apfl_theorem_2,
     apfl_theorem_3,
     least_alpha,
     optimal_mixing_weight,
 )
-from fedax.papers.theory.bound_terms import Bound
-from fedax.papers.theory.composite_bounds import pfedfbe_theorem_1, theorem_4_3, theorem_4_4, theorem_4_7
-from fedax.papers.theory.fedac_bounds import table_3_1, theorem_3_1, theorem_3_3, theorem_b_21
-from fedax.papers.theory.fedavg_bounds import (
+from fedax.bounds.base import Bound, Given, Theorem, positive
+from fedax.bounds.composite_bounds import pfedfbe_theorem_1, theorem_4_3, theorem_4_4, theorem_4_7
+from fedax.bounds.fedac_bounds import table_3_1, theorem_3_1, theorem_3_3, theorem_b_21
+from fedax.bounds.fedavg_bounds import (
     proposition_2_1,
     table_2_1,
     theorem_2_19,
@@ -18,10 +18,12 @@ from fedax.papers.theory.fedavg_bounds import (
     theorem_2_23,
     theorem_3_4,
 )
-from fedax.papers.theory.shared_model_bounds import feddeper_theorem_1, fedspeed_theorem_4_4
+from fedax.bounds.shared_model_bounds import feddeper_theorem_1, fedspeed_theorem_4_4
 
 __all__ = [
     "Bound",
+    "Given",
+    "Theorem",
     "apfl_theorem_1",
     "apfl_theorem_2",
     "apfl_theorem_3",
@@ -30,6 +32,7 @@ __all__ = [
     "least_alpha",
     "optimal_mixing_weight",
     "pfedfbe_theorem_1",
+    "positive",
     "proposition_2_1",
     "table_2_1",
     "table_3_1",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
+from fedax.bounds.base import Bound, Need, counts, not_negative, over, positive, rate, strong_convexity
 from fedax.errors import unknown
-from fedax.papers.theory.bound_terms import Bound, counts, not_negative, over, positive, rate, strong_convexity
 
 ASSUMED = (
     "all clients draw from the same distribution",
@@ -18,6 +18,7 @@ ASSUMED = (
     "a stochastic gradient's variance is at most sigma^2 everywhere",
     "all clients take part in every round",
 )
+NEEDS: tuple[Need, ...] = ("convex", "alike", "everyone", "smooth")
 
 
 def theorem_3_1(
@@ -59,7 +60,7 @@ def theorem_3_1(
         }
     else:
         raise unknown("variant", variant, ("I", "II"))
-    return Bound(f"Theorem 3.1({'a' if variant == 'I' else 'b'})", "E F(x_ag) - F*", terms, lr, ASSUMED)
+    return Bound(f"Theorem 3.1({'a' if variant == 'I' else 'b'})", "E F(x_ag) - F*", terms, lr, ASSUMED, NEEDS)
 
 
 def theorem_3_3(
@@ -95,7 +96,7 @@ def theorem_3_3(
         "bias between averagings": math.exp(9) * lr**4 * Q**2 * K**2 * sigma**4 / mu,
     }
     further = ("F's Hessian is Q-Lipschitz", "a stochastic gradient's fourth central moment is at most sigma^4")
-    return Bound("Theorem 3.3", "E F(x_ag) - F*", terms, lr, (*ASSUMED, *further))
+    return Bound("Theorem 3.3", "E F(x_ag) - F*", terms, lr, (*ASSUMED, *further), NEEDS)
 
 
 def theorem_b_21(*, L: float, B: float, sigma: float, M: float, K: float, R: float) -> tuple[Bound, float]:
@@ -129,7 +130,7 @@ def theorem_b_21(*, L: float, B: float, sigma: float, M: float, K: float, R: flo
         + 7 * lr**2 * both * K * sigma**2,
     }
     convex = tuple(a.replace("mu-strongly convex", "convex") for a in ASSUMED)
-    return Bound("Theorem B.21", "E F(x_ag) - F*", terms, lr, (*convex, "K R >= 24")), weight
+    return Bound("Theorem B.21", "E F(x_ag) - F*", terms, lr, (*convex, "K R >= 24"), NEEDS), weight
 
 
 def table_3_1(

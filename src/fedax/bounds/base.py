@@ -1,4 +1,4 @@
-"""What a theorem's bound is made of, and the checks that its constants are in range.
+"""What a theorem's bound is made of, what a method's theorem is given and answers, and checks of its constants.
 
 The names are the thesis': L smoothness, mu strong convexity, Q third-order smoothness, sigma^2 variance of a stochastic
 gradient, zeta largest distance between a client's gradient and the mean one, B = ||x0 - x*||, G largest stochastic
@@ -8,14 +8,33 @@ gradient, Delta = F(x0) - inf F; M clients, K local steps, R rounds, lr the clie
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 from fedax.errors import FedaxError
+
+T = TypeVar("T")
+#: What a theorem may need and an estimate can contradict: a convex loss, clients with the same distribution, every
+#: client in every round, gradients of all of a client's rows, a regularizer with a gradient.
+Need = Literal["convex", "alike", "everyone", "full gradients", "smooth"]
+RARELY = (  #: names of terms that are there because clients do not average after every step
+    "noise between averagings",
+    "movement between averagings",
+    "heterogeneity",
+    "heterogeneity and noise between averagings",
+    "higher orders",
+    "drift",
+)
+LASTING = ("residual", "minibatch bias")  #: names of terms that no amount of work removes
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
     """An upper bound as the sum of named terms, at a rate.
+
+    A term that comes of averaging rarely has a name of `RARELY`; one that no amount of work removes, of `LASTING`.
 
     >>> found = Bound("Theorem 0", "E F - F*", {"start": 2.0, "noise": 1.0}, lr=0.1, assumptions=("F is convex",))
     >>> found.total, found.dominant
@@ -27,6 +46,7 @@ class Bound:
     terms: dict[str, float]
     lr: float
     assumptions: tuple[str, ...]
+    needs: tuple[Need, ...] = ()  #: those of the assumptions that are compared with what was seen of a problem
 
     @property
     def total(self) -> float:
@@ -37,6 +57,50 @@ class Bound:
     def dominant(self) -> str:
         """The largest term."""
         return max(self.terms, key=lambda name: self.terms[name])
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What a theorem is given: the problem's constants and the run's numbers, under this module's names."""
+
+    L: float
+    mu: float
+    sigma: float
+    zeta: float
+    B: float
+    Delta: float
+    G: float
+    highest: float  #: the largest that Delta may be, for a client's own loss
+    convex: bool  #: no negative curvature was seen
+    smooth: bool  #: the regularizer, if there is one, has a gradient
+    quadratic: bool  #: the mean loss has one and the same Hessian wherever it was looked at
+    n: int  #: clients
+    m: int  #: clients that take part in a round
+    K: int  #: local steps a round
+    R: int  #: rounds
+
+    def into(self, bound: Callable[..., T], *positional: Any, **others: Any) -> T:
+        """A bound at these constants: it gets those that it names, M being the cohort m, and the others given here.
+
+        >>> given = Given(2.0, 0.1, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, True, True, False, n=8, m=4, K=5, R=10)
+        >>> given.into(lambda *, L, M, K, lr=None: (L, M, K, lr), K=1)
+        (2.0, 4, 1, None)
+        """
+        known = {"M": self.m, **vars(self)}
+        named = {name: known[name] for name in inspect.signature(bound).parameters if name in known}
+        return bound(*positional, **(named | others))
+
+
+@dataclasses.dataclass(frozen=True)
+class Theorem:
+    """A method's theorem, applied: its bound, the hyper-parameters that it asks for, and a remark.
+
+    remark: what was not looked at, and what was taken instead; a sentence, or empty.
+    """
+
+    bound: Bound
+    settings: Mapping[str, Any]
+    remark: str = ""
 
 
 def positive(**given: float) -> None:

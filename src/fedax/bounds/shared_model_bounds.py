@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fedax.bounds.base import Bound, Need, counts, not_negative, over, positive, rate
 from fedax.errors import FedaxError
-from fedax.papers.theory.bound_terms import Bound, counts, not_negative, over, positive, rate
+
+EVERYONE: tuple[Need, ...] = ("everyone", "smooth")
 
 
 def feddeper_theorem_1(
@@ -63,7 +65,7 @@ def feddeper_theorem_1(
         "the mean of ||grad f_i||^2 is at most ratio^2 ||grad f||^2 + spread^2",
         "rho <= lr L and lam in [1/2, 1]",
     )
-    return Bound("FedDeper, Theorem 1", "mean over rounds of E ||grad f||^2", terms, lr, assumed)
+    return Bound("FedDeper, Theorem 1", "mean over rounds of E ||grad f||^2", terms, lr, assumed, ("smooth",))
 
 
 def fedspeed_theorem_4_4(
@@ -117,4 +119,4 @@ def fedspeed_theorem_4_4(
         "all clients take part in every round",
         "lam is small enough for the two further conditions on it in the proof",
     )
-    return Bound("FedSpeed, Theorem 4.4", "mean over rounds of E ||grad F(z)||^2", terms, lr, assumed)
+    return Bound("FedSpeed, Theorem 4.4", "mean over rounds of E ||grad F(z)||^2", terms, lr, assumed, EVERYONE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fedax.papers.theory.bound_terms import Bound, counts, not_negative, over, positive, rate, strong_convexity
+from fedax.bounds.base import Bound, Need, counts, not_negative, over, positive, rate, strong_convexity
 
 CONVEX = (
     "every client's F_m is convex and L-smooth (Assumption 2.1)",
@@ -17,6 +17,8 @@ CONVEX = (
 )
 ALIKE = "all clients draw from the same distribution (Assumption 2.2)"
 FOURTH = "a stochastic gradient's fourth central moment is at most sigma^4 (Assumption 2.5b)"
+NEEDS: tuple[Need, ...] = ("convex", "everyone", "smooth")
+STATIONARY: tuple[Need, ...] = ("alike", "everyone", "smooth")
 
 
 def proposition_2_1(
@@ -52,7 +54,7 @@ def proposition_2_1(
         "heterogeneity": 18 * K**2 * lr**2 * L * zeta**2,
     }
     apart = "no client's gradient is farther than zeta from the mean one, anywhere (Assumption 2.3)"
-    return Bound("Proposition 2.1", "mean over steps of E F - F*", terms, lr, (*CONVEX, apart))
+    return Bound("Proposition 2.1", "mean over steps of E F - F*", terms, lr, (*CONVEX, apart), NEEDS)
 
 
 def theorem_2_19(
@@ -78,7 +80,8 @@ def theorem_2_19(
         "noise": lr * sigma**2 / M,
         "bias between averagings": 96 * lr**5 * Q**2 * K**3 * R * sigma**4,
     }
-    return Bound("Theorem 2.19", "E F - F*", terms, lr, (*CONVEX, ALIKE, "F's Hessian is Q-Lipschitz", FOURTH))
+    assumed = (*CONVEX, ALIKE, "F's Hessian is Q-Lipschitz", FOURTH)
+    return Bound("Theorem 2.19", "E F - F*", terms, lr, assumed, (*NEEDS, "alike"))
 
 
 def theorem_2_22(
@@ -95,7 +98,7 @@ def theorem_2_22(
     chosen = min(_speedup(L, Delta, sigma, M, K * R), over(Delta ** (1 / 3), K * (R * L**2 * G**2) ** (1 / 3)))
     lr = rate(lr, chosen, 1 / L, "1/L")
     terms = _stationary(L, Delta, sigma, M, K * R, lr) | {"movement between averagings": 8 * (L * lr * G * K) ** 2}
-    return Bound("Theorem 2.22", "E ||grad F||^2", terms, lr, _assumed())
+    return Bound("Theorem 2.22", "E ||grad F||^2", terms, lr, _assumed(), STATIONARY)
 
 
 def theorem_2_23(
@@ -111,7 +114,8 @@ def theorem_2_23(
     chosen = min(_speedup(L, Delta, sigma, M, K * R), over(Delta**0.2, K * (R * Q**2 * G**4) ** 0.2))
     lr = rate(lr, chosen, 1 / L, "1/L")
     terms = _stationary(L, Delta, sigma, M, K * R, lr) | {"movement between averagings": 8 * Q**2 * (lr * G * K) ** 4}
-    return Bound("Theorem 2.23", "E ||grad F||^2", terms, lr, (*_assumed(), "F's Hessian is Q-Lipschitz", FOURTH))
+    assumed = (*_assumed(), "F's Hessian is Q-Lipschitz", FOURTH)
+    return Bound("Theorem 2.23", "E ||grad F||^2", terms, lr, assumed, STATIONARY)
 
 
 def _non_convex(*, L: float, Delta: float, G: float, sigma: float, M: float, K: float, R: float) -> None:
@@ -157,7 +161,7 @@ def theorem_3_4(
         "bias between averagings": 192 * lr**4 * Q**2 * K**2 * sigma**4 / mu,
     }
     assumed = (*CONVEX, ALIKE, "F is mu-strongly convex", "F's Hessian is Q-Lipschitz", FOURTH)
-    return Bound("Theorem 3.4", "E F - F* at the weighted mean of all steps", terms, lr, assumed)
+    return Bound("Theorem 3.4", "E F - F* at the weighted mean of all steps", terms, lr, assumed, (*NEEDS, "alike"))
 
 
 def table_2_1(

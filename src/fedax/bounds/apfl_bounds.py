@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 
+from fedax.bounds.base import Bound, Need, counts, not_negative, positive, rate, strong_convexity
 from fedax.errors import FedaxError
-from fedax.papers.theory.bound_terms import Bound, counts, not_negative, positive, rate, strong_convexity
+
+NEEDS: tuple[Need, ...] = ("everyone", "full gradients", "smooth")  # of Theorem 3
 
 
 def _complexity(rows: float, dimension: float, delta: float, constant: float) -> float:
@@ -134,7 +136,7 @@ def apfl_theorem_2(
         "alpha is fixed",
         "the constants of O() are 1",
     )
-    return Bound("APFL, Theorem 2", "E f_i - f_i*", terms, 16 / (mu * max(128 * kappa, K)), assumed)
+    return Bound("APFL, Theorem 2", "E f_i - f_i*", terms, 16 / (mu * max(128 * kappa, K)), assumed, ("smooth",))
 
 
 def apfl_theorem_3(
@@ -179,4 +181,4 @@ def apfl_theorem_3(
         "||grad F - grad f_i||^2 is at most zeta_i everywhere",
         "alpha is fixed",
     )
-    return Bound("APFL, Theorem 3", "mean over steps of ||grad f_i||^2", terms, lr, assumed)
+    return Bound("APFL, Theorem 3", "mean over steps of ||grad f_i||^2", terms, lr, assumed, NEEDS)

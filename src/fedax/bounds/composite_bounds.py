@@ -6,8 +6,8 @@ Phi = F + psi. sigma, zeta and G are measured in the dual norm.
 
 from __future__ import annotations
 
+from fedax.bounds.base import Bound, Need, counts, not_negative, over, positive, rate
 from fedax.errors import FedaxError
-from fedax.papers.theory.bound_terms import Bound, counts, not_negative, over, positive, rate
 
 ASSUMED = (
     "psi is closed and convex, the mirror map 1-strongly convex (Assumption 4.1a, b)",
@@ -15,6 +15,7 @@ ASSUMED = (
     "a stochastic gradient's variance is at most sigma^2 (Assumption 4.1d)",
     "all clients take part in every round (Assumption 4.1e)",
 )
+NEEDS: tuple[Need, ...] = ("convex", "everyone")
 
 
 def theorem_4_3(*, L: float, B: float, sigma: float, M: float, K: float, R: float, lr: float | None = None) -> Bound:
@@ -29,7 +30,7 @@ def theorem_4_3(*, L: float, B: float, sigma: float, M: float, K: float, R: floa
     lr = rate(lr, over(B * M**0.5, (K * R) ** 0.5 * sigma), 1 / (4 * K * L), "1/(4KL)")
     terms = {"distance to go": B**2 / (lr * K * R), "noise": 3 * lr * sigma**2 / M}
     small = "the client's rate is small enough, and the server's makes up for it"
-    return Bound("Theorem 4.3", "E Phi - Phi*", terms, lr, (*ASSUMED, small))
+    return Bound("Theorem 4.3", "E Phi - Phi*", terms, lr, (*ASSUMED, small), NEEDS)
 
 
 def theorem_4_4(
@@ -49,7 +50,7 @@ def theorem_4_4(
     lr = rate(lr, chosen, 1 / (4 * L), "1/(4L)")
     terms = _synchronised(B, sigma, M, K * R, lr) | {"movement between averagings": 4 * L * (lr * (K - 1) * G) ** 2}
     bounded = "no stochastic gradient on psi's domain is longer than G"
-    return Bound("Theorem 4.4", "E Phi - Phi*", terms, lr, (*ASSUMED, bounded, "server_lr = 1"))
+    return Bound("Theorem 4.4", "E Phi - Phi*", terms, lr, (*ASSUMED, bounded, "server_lr = 1"), NEEDS)
 
 
 def theorem_4_7(
@@ -76,7 +77,7 @@ def theorem_4_7(
         "heterogeneity": 14 * lr**2 * L * K**2 * zeta**2,
     }
     quadratic = "F is quadratic, and no client's gradient is farther than zeta from the mean one (Assumption 4.2)"
-    return Bound("Theorem 4.7", "E Phi - Phi*", terms, lr, (*ASSUMED, quadratic, "server_lr = 1"))
+    return Bound("Theorem 4.7", "E Phi - Phi*", terms, lr, (*ASSUMED, quadratic, "server_lr = 1"), NEEDS)
 
 
 def _check(L: float, B: float, sigma: float, M: float, K: float, R: float) -> None:

@@ -1,0 +1,60 @@
+"""Which devices a cohort is spread over, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from fedax.client.plan import Plan
+from fedax.engine.executors import Executor, choose, step_floats
+from fedax.errors import FedaxError
+from fedax.problem import Problem
+from fedax.runtime import cores
+from fedax.vectors import Vector, size
+
+log = logging.getLogger("fedax")
+_SAID: set[str] = set()
+
+
+def choose_devices(
+    name: str,
+    problem: Problem,
+    x0: Vector,
+    arrays: Mapping[str, Any],
+    plan: Plan,
+    steps: NDArray[np.int64],
+    devices: int | None = None,
+    chunk: int | None = None,
+) -> tuple[Executor, Mesh]:
+    """The executor for a cohort, and the mesh of devices that it is spread over.
+
+    Several processes share out the cohort evenly, and each has as many devices in the mesh as every other.
+    """
+    available, processes = len(jax.devices()), jax.process_count()
+    if devices is not None and not processes <= devices <= available:
+        fewer = devices > available and jax.default_backend() == "cpu" and processes == 1
+        more = f"; FEDAX_DEVICES={devices} makes so many" if fewer else ""
+        raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}{more}")
+    if name == "debug" and processes > 1:
+        raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
+    work = step_floats(problem, x0.tree, arrays, plan, steps)
+    each = choose(name, -(-plan.cohort // processes), size(x0), work, (devices or available) // processes, chunk)
+    if each.devices > cores() and jax.default_backend() == "cpu":
+        say_once(f"{each.devices} devices share {cores()} cores: more devices than cores make a run slower")
+    of_each = [[d for d in jax.devices() if d.process_index == p][: each.devices] for p in range(processes)]
+    mesh = Mesh(np.concatenate(of_each), ("clients",))
+    return dataclasses.replace(each, devices=mesh.devices.size, places=each.places * processes), mesh
+
+
+def say_once(advice: str) -> None:
+    """Warn, but not of the same twice."""
+    if advice not in _SAID:
+        _SAID.add(advice)
+        log.warning(advice)

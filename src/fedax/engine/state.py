@@ -1,0 +1,84 @@
+"""What changes from round to round: a checkpoint is this, and only this."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from fedax.engine.store import Store
+from fedax.evaluation import Measurement
+from fedax.evaluation.metrics import METRICS
+from fedax.evaluation.protocol import Clients
+from fedax.runs.files import History
+
+Metrics = dict[str, dict[str, Measurement]]  # by part, "personal_" before it for clients' own models; then by metric
+
+
+@dataclasses.dataclass
+class State:
+    """What a round changes."""
+
+    server: Any
+    clients: Any  #: every client's state, stacked on the devices, or a `Store`
+    round: int = 0
+    diagnostics: Any = None  #: drift, diversity and residual of the last round
+
+    def take(self, who: Any) -> Any:
+        """The states of some clients, stacked."""
+        if isinstance(self.clients, Store):
+            return self.clients.take(who)
+        return jax.tree.map(lambda s: s[np.asarray(who)], self.clients)
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What a moment's models are made from."""
+
+    round: int
+    server: Any
+    metrics: Metrics
+
+
+class Watch:
+    """Keeps the evaluated round with the best validation accuracy, else loss, whatever other metrics there are; the
+    first of equals."""
+
+    def __init__(self) -> None:
+        self.best: Snapshot | None = None
+        self.score = -np.inf
+
+    def see(self, round: int, server: Any, metrics: Metrics) -> None:
+        """Compare a round that was just evaluated with the best so far."""
+        judged = metrics.get("personal_validation") or metrics.get("validation")
+        if judged is None:
+            return
+        name = "accuracy" if "accuracy" in judged else "loss"
+        score = judged[name].overall * (1 if METRICS[name].higher else -1)
+        if score > self.score:
+            # a copy: the compiled rounds reuse the memory of what they are given
+            self.score, self.best = float(score), Snapshot(round, jax.tree.map(jnp.copy, server), dict(metrics))
+
+
+@dataclasses.dataclass
+class RunState(State):
+    """What a run carries along: the models, the history, and what was counted."""
+
+    joined: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))  #: first rounds, or 0
+    history: History = dataclasses.field(default_factory=History)
+    gradients: int = 0
+    floats_up: int = 0
+    floats_down: int = 0
+    seconds: float = 0.0
+    watch: Watch = dataclasses.field(default_factory=Watch)
+    per_client: Metrics = dataclasses.field(default_factory=dict)  #: of the last evaluation
+    good: Any = None  #: the shared model of the last evaluation
+    by_client: Clients | None = None  #: known when the run is over
+
+    def moved(self, now: State) -> None:
+        """Take over what rounds have changed."""
+        self.server, self.clients, self.round, self.diagnostics = now.server, now.clients, now.round, now.diagnostics

@@ -1,0 +1,117 @@
+"""Options by their types: what a field may be is said once, where it is declared, and checked from there.
+
+A field's type says what is allowed: `Count`, a Literal, bool, a number between bounds, or any of them or None. The same
+types are what experiment files are checked by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from annotated_types import Ge, Gt, Lt
+
+from fedax.errors import FedaxError, unknown
+
+Count = Annotated[int, Ge(1)]
+
+
+def check_options(made: Any) -> None:
+    """Raise one sentence if a field of a dataclass is not what its type allows.
+
+    >>> @dataclasses.dataclass
+    ... class Work:
+    ...     rounds: Count
+    ...     sampling: Literal["epochs", "iid"] = "epochs"
+    >>> check_options(Work(rounds=0))
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: rounds must be a whole number from 1 on, not 0
+    >>> check_options(Work(rounds=1, sampling="idd"))
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown sampling 'idd': did you mean 'iid'? Allowed: epochs, iid
+    """
+    kind: Any = type(made)
+    for name, hint in _hints(kind).items():
+        check_value(name, hint, getattr(made, name))
+
+
+def check_value(name: str, hint: Any, value: Any) -> None:
+    """Raise one sentence if a value is not what a type allows; types that say nothing of values allow all."""
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [kind for kind in inside if kind is not type(None)]
+        if len(kinds) == 1 and not (value is None and len(inside) > 1):
+            check_value(name, kinds[0], value)
+    elif origin is Literal:
+        if value not in inside:
+            raise unknown(name, value, [str(allowed) for allowed in inside])
+    elif origin is Annotated and inside[0] in (int, float):
+        _check_number(name, inside[0], inside[1:], value)
+    elif hint is bool and not isinstance(value, bool | np.bool_):
+        raise FedaxError(f"{name} must be true or false, not {value!r}")
+
+
+def _check_number(name: str, kind: type, bounds: tuple[Any, ...], value: Any) -> None:
+    numbers = int | np.integer if kind is int else int | float | np.integer | np.floating
+    low = next((b for b in bounds if isinstance(b, Ge | Gt)), None)
+    high = next((b.lt for b in bounds if isinstance(b, Lt)), None)
+    good = isinstance(value, numbers) and not isinstance(value, bool)
+    if isinstance(low, Ge):
+        good = good and value >= low.ge
+    elif isinstance(low, Gt):
+        good = good and value > low.gt
+    if good and (high is None or value < high):
+        return
+    raise FedaxError(f"{name} must be {_allowed(kind, low, high)}, not {value!r}")
+
+
+def _allowed(kind: type, low: Any, high: Any) -> str:
+    """The numbers that are allowed, in words.
+
+    >>> _allowed(int, Ge(1), None), _allowed(float, Gt(0), None), _allowed(float, Ge(0), 1)
+    ('a whole number from 1 on', 'a number above 0', 'a number in [0, 1)')
+    """
+    what = "a whole number" if kind is int else "a number"
+    if high is not None:
+        return f"{what} in [{low.ge}, {high})"
+    if isinstance(low, Gt):
+        return f"{what} above {low.gt}"
+    return f"{what} from {low.ge} on"
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def made_of(kind: type, given: Mapping[str, Any]) -> Any:
+    """A dataclass of options by name; one that there is not, or that is missing, is one sentence.
+
+    >>> @dataclasses.dataclass
+    ... class Work:
+    ...     rounds: int
+    ...     cohort: int | None = None
+    >>> made_of(Work, {"rounds": 3, "cohrt": 2})
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown option 'cohrt': did you mean 'cohort'? Allowed: rounds, cohort
+    """
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for name in given:
+        if name not in fields:
+            raise unknown("option", name, fields)
+    for name, field in fields.items():
+        if name not in given and field.default is field.default_factory is dataclasses.MISSING:
+            raise FedaxError(f"{name} is missing: give it, such as {name}=10")
+    return kind(**given)
+
+
+def keywords(kind: type) -> list[inspect.Parameter]:
+    """The options of a dataclass as the keywords of a function."""
+    found = inspect.signature(kind).parameters.values()
+    return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in found]
