@@ -146,25 +146,44 @@ def _mode(net: Any, train: bool) -> Iterator[None]:
     """The module in training or evaluation mode, and as it was afterwards."""
     torch = installed()
     before = {module: module.training for module in net.modules()}
-    fast, own = torch.backends.mha.get_fastpath_enabled(), vars(torch.autograd.Function)["apply"]
-
-    def refused(function: type, *args: Any, **kwargs: Any) -> Any:
-        raise FedaxError(
-            f"the forward of {type(net).__name__} calls {function.__name__}, an autograd.Function, whose own backward "
-            "torch.export leaves out: write it with operations that have the gradient you want, and .detach()"
-        )
-
+    fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole encoder layer
-    torch.autograd.Function.apply = classmethod(refused)
     try:
         net.train(train)
-        with torch.enable_grad():  # so that `no_grad` within the forward is seen
+        with _own_gradients_refused(net), torch.enable_grad():  # so that `no_grad` within the forward is seen
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        torch.autograd.Function.apply = own
         for module, mode in before.items():
             module.training = mode
+
+
+@contextlib.contextmanager
+def _own_gradients_refused(net: Any) -> Iterator[None]:
+    """Refuse a forward with an autograd.Function of one's own: torch.export would lose its backward."""
+
+    def refusal(name: str) -> Any:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            raise FedaxError(
+                f"the forward of {type(net).__name__} calls {name}, an autograd.Function, whose backward torch.export "
+                "leaves out: write it with operations that have the gradient you want, and .detach()"
+            )
+
+        return staticmethod(forward)
+
+    waiting, own = [installed().autograd.Function], {}
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        if "forward" in vars(cls) and cls.__module__.partition(".")[0] != "torch":
+            own[cls] = vars(cls)["forward"]
+    try:
+        for cls in own:
+            cls.forward = refusal(cls.__name__)
+        yield
+    finally:
+        for cls, forward in own.items():
+            cls.forward = forward
 
 
 @contextlib.contextmanager

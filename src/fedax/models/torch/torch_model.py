@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -14,7 +13,8 @@ from fedax.errors import FedaxError
 from fedax.models.inputs import as_float
 from fedax.models.torch.exporting import INPUT, export, rows_of
 from fedax.models.torch.graph import Graph, array_dtype
-from fedax.models.torch.refusals import check_module, installed
+from fedax.models.torch.refusals import check_module
+from fedax.models.torch.weights import first_names, reset, state_dict, weights_of
 
 Arrays = dict[str, Any]
 
@@ -48,8 +48,8 @@ class TorchModel:
             raise FedaxError(f"init must be 'module' or 'reset', not {init!r}")
         self.net = net
         self._init = init
-        self._trained, self._frozen, self._buffers = _weights(net)
-        self._aliases = _aliases(net)
+        self._trained, self._frozen, self._buffers = weights_of(net)
+        self._names = first_names(net)
         self._graphs: dict[Any, Graph] = {}
         if not self._trained:
             raise FedaxError(f"{type(net).__name__} has no parameter that needs a gradient: nothing would be trained")
@@ -59,11 +59,11 @@ class TorchModel:
         changed = self.graph(_with_rows(x, max(rows_of(x), 2)), train=True).changes
         trained, buffers = self._trained, self._buffers
         if self._init == "reset":
-            trained, _, buffers = _weights(_reset(self.net, int(jax.random.bits(key))))
+            trained, _, buffers = weights_of(reset(self.net, int(jax.random.bits(key))))
         params = {name: _in_precision(array) for name, array in trained.items()}
-        return params, {name: _in_precision(buffers[self._aliases[name]]) for name in changed}
+        return params, {name: _in_precision(buffers[self._names[name]]) for name in changed}
 
-    def apply(self, params: Arrays, state: Arrays, x: Any, key: jax.Array | None, train: bool) -> tuple[Any, Arrays]:
+    def apply(self, params: Arrays, state: Any, x: Any, key: jax.Array | None, train: bool) -> tuple[Any, Any]:
         """The outputs, and the state after them, which changes in training alone; dropout draws from the key."""
         graph = self.graph(x, train)
         if isinstance(graph.shown, str):
@@ -71,8 +71,9 @@ class TorchModel:
                 f"{type(self.net).__name__} gives {graph.shown}: the loss takes one tensor, so let its forward return "
                 "that alone, or an object with .logits"
             )
-        outputs, new = self._run(graph, params, state, x, key)
-        return outputs[graph.shown], {**state, **{name: new[name] for name in state if name in new}} if train else state
+        outputs, new = self._run(graph, params, state or {}, x, key)
+        changed = train and state
+        return outputs[graph.shown], {name: new.get(name, old) for name, old in state.items()} if changed else state
 
     def _run(
         self, graph: Graph, params: Arrays, state: Arrays, x: Any, key: jax.Array | None
@@ -83,7 +84,7 @@ class TorchModel:
                 raise FedaxError(f"the parameters have no {name!r}: they are not those of {type(self.net).__name__}")
         constants = {name: _in_precision(array) for name, array in {**self._frozen, **self._buffers}.items()}
         given = {**constants, **params, **state}
-        given |= {name: given[first] for name, first in self._aliases.items()}
+        given |= {name: given[first] for name, first in self._names.items()}
         return graph.run({**given, **_inputs(graph, x)}, key)
 
     def graph(self, x: Any, train: bool) -> Graph:
@@ -101,44 +102,7 @@ class TorchModel:
 
     def state_dict(self, params: Arrays, state: Arrays | None = None) -> dict[str, Any]:
         """Parameters and state as the module's `load_state_dict` takes them, with all that was not trained."""
-        torch = installed()
-        values = {**self._frozen, **self._buffers, **params, **(state or {})}
-        found = {}
-        for name, tensor in self.net.state_dict().items():
-            value = np.asarray(values[self._aliases[name]]) if name in self._aliases else None
-            if value is None or value.shape != tuple(tensor.shape):
-                shape = "none" if value is None else f"shape {value.shape}"
-                raise FedaxError(
-                    f"{name!r} has {shape} where {type(self.net).__name__} has shape {tuple(tensor.shape)}: the "
-                    "parameters are those of another architecture"
-                )
-            found[name] = torch.from_numpy(np.array(value)).to(tensor.dtype)
-        return found
-
-
-def _weights(net: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Trained and frozen parameters and buffers, by their first names, in NumPy: no device is used yet."""
-    named = dict(net.named_parameters())
-    trained = {name: _numpy(p) for name, p in named.items() if p.requires_grad}
-    frozen = {name: _numpy(p) for name, p in named.items() if not p.requires_grad}
-    return trained, frozen, {name: _numpy(b) for name, b in net.named_buffers()}
-
-
-def _aliases(net: Any) -> dict[str, str]:
-    """Every name of a parameter or buffer, and the first of the names that it has."""
-    first: dict[int, str] = {}
-    found = {}
-    for named in (net.named_parameters, net.named_buffers):
-        for name, tensor in named(remove_duplicate=False):
-            found[name] = first.setdefault(id(tensor), name)
-    return found
-
-
-def _numpy(tensor: Any) -> np.ndarray:
-    torch = installed()
-    if tensor.dtype == torch.bfloat16:
-        return np.asarray(tensor.detach().float().numpy()).astype(jnp.bfloat16)
-    return np.array(tensor.detach().numpy())
+        return state_dict(self.net, {**self._frozen, **self._buffers, **params, **(state or {})})
 
 
 def _in_precision(array: Any) -> jax.Array:
@@ -168,22 +132,3 @@ def _signature(x: Any) -> Any:
 
 def _with_rows(x: Any, rows: int) -> Any:
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct((rows, *np.shape(a)[1:]), a.dtype), x)
-
-
-def _reset(net: Any, seed: int) -> Any:
-    """A copy of the module with weights drawn anew by its layers, the children before the module that has them."""
-    torch = installed()
-    fresh = copy.deepcopy(net)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        for name, module in reversed(list(fresh.named_modules())):
-            reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
-            own = [p for p in module.parameters(recurse=False) if p.requires_grad]
-            if reset is not None:
-                reset()
-            elif own:
-                raise FedaxError(
-                    f"init='reset': {name or 'the module'} ({type(module).__name__}) has parameters of its own and no "
-                    "reset_parameters() that would draw them: add it, or take init='module'"
-                )
-    return fresh
