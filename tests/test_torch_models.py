@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -264,9 +265,13 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_are_one_sentence(case):
     make, words = REFUSED[case]
-    with pytest.raises(FedaxError, match=words) as refused:
+
+    def trained():
         model, x = TorchModel(make()), rows()
         model.apply(*model.init(KEY, x), x, KEY, True)
+
+    with pytest.raises(FedaxError, match=words) as refused:
+        trained()
     assert "\n" not in str(refused.value)
 
 
@@ -284,7 +289,7 @@ def test_a_state_dict_of_another_architecture():
         FedaxError, match=r"'weight' has shape \(2, 3\) and in Linear \(2, 4\): .* another architecture"
     ):
         TorchModel(nn.Linear(4, 2)).state_dict(params)
-    with pytest.raises(FedaxError, match="'0.weight' is not in Linear"):
+    with pytest.raises(FedaxError, match=r"'0.weight' is not in Linear"):
         model.state_dict({"0.weight": params["weight"]})
 
 
@@ -349,3 +354,24 @@ def test_without_pytorch(monkeypatch):
             refusals.installed()
     finally:
         refusals.installed.cache_clear()
+
+
+def test_federations_from_datasets():
+    x, y = torch.randn(12, 3), torch.arange(12) % 2
+    whole = torch.utils.data.TensorDataset(x, y)
+    parts = torch.utils.data.random_split(whole, [5, 7])
+    given = fedax.data.from_torch([parts[0], torch.utils.data.DataLoader(parts[1], batch_size=2)], split=None)
+    np.testing.assert_array_equal(given.train.count, [5, 7])
+    np.testing.assert_array_equal(given.client(0)["x"], x[parts[0].indices])
+    np.testing.assert_array_equal(given.client(1)["y"], y[parts[1].indices])
+    divided = fedax.data.from_torch(whole, partition=fedax.data.IID(3), seed=1)
+    assert (divided.clients, divided.rows) == (3, 12)
+    with pytest.raises(FedaxError, match="one dataset needs partition=, or give a list of datasets"):
+        fedax.data.from_torch(whole)
+
+
+def test_the_pages_script():
+    """The lines of docs/models.md, on fewer rounds."""
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    script = page.split("```python\n")[1].split("```")[0]
+    exec(script.replace("rounds=50", "rounds=2"), {})

@@ -161,6 +161,7 @@ def test_layers_without_second_derivatives_in_pytorch():
     check(
         [
             (nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)), real(3)),
+            (nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2)), real(3)),
             (nn.Hardsigmoid(), 2 * real(4)),
             (nn.Hardswish(), 2 * real(4)),
             (nn.EmbeddingBag(7, 3, mode="max", padding_idx=1), whole(7, 5)),
