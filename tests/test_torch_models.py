@@ -375,3 +375,19 @@ def test_the_pages_script():
     page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
     script = page.split("```python\n")[1].split("```")[0]
     exec(script.replace("rounds=50", "rounds=2"), {})
+
+
+def test_a_module_by_its_name_from_outside(tmp_path):
+    """As an experiment file names it: a class, made with the file's options and the data's number of outputs."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\n"
+        "class Net(torch.nn.Sequential):\n"
+        "    def __init__(self, outputs, width=4):\n"
+        "        super().__init__(torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Linear(width, outputs))\n"
+    )
+    net = fedax.models.model(f"{path}:Net", outputs=2, width=5)
+    problem = fedax.Problem(net, loss="cross_entropy")
+    result = fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), out=tmp_path / "run", **OPTIONS)
+    assert fedax.load(tmp_path / "run").model["0.weight"].shape == (5, 3)
+    assert result.to_torch(net)[2].bias.shape == (2,)

@@ -26,7 +26,7 @@ def from_torch(
 
     A dataset has `len` and gives rows by their numbers, as torch.utils.data.Dataset does: pairs (x, y), or
     dictionaries, whose "labels" become y and whose other entries become the dictionary x. Of a DataLoader its dataset
-    is taken: Fedax draws the minibatches itself. Transforms run once, now, so leave random ones to `Problem(augment=...)`.
+    is taken: Fedax draws the minibatches itself. Transforms run once, here: random ones belong in Problem's `augment`.
 
     >>> rows = [(np.zeros(3), 0), (np.ones(3), 1), (np.ones(3), 0)]
     >>> from_torch([rows, rows], split=None).train.count
