@@ -371,8 +371,8 @@ def test_federations_from_datasets():
 
 
 def test_the_pages_script():
-    """The lines of docs/models.md, on fewer rounds."""
-    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+    """The lines of docs/pytorch.md, on fewer rounds."""
+    page = (Path(__file__).parent.parent / "docs" / "pytorch.md").read_text()
     script = page.split("```python\n")[1].split("```")[0]
     exec(script.replace("rounds=50", "rounds=2"), {})
 

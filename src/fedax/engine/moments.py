@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedax.algorithms import Localized
+from fedax.algorithms import Localised
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, clients_keep_state
 from fedax.engine.prepare import Prepared
@@ -75,6 +75,6 @@ def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
     if not algorithm.shared or not hasattr(algorithm, "lr"):
         return None
     count = int(max(1, np.rint(np.mean(steps))))
-    base = algorithm.base if isinstance(algorithm, Localized) else algorithm
-    made: Algorithm = Localized(base=base, steps=count).at(Context(round=round, steps=count))
+    base = algorithm.base if isinstance(algorithm, Localised) else algorithm
+    made: Algorithm = Localised(base=base, steps=count).at(Context(round=round, steps=count))
     return made
