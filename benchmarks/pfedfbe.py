@@ -83,7 +83,7 @@ def search() -> list[dict[str, Any]]:
         for strength in (0.1, 0.3, 1.0, 3.0):
             exact = [fedax.PFedFBE(lr=lr, lam=lam) for lam, lr in STEPS]
             plain = fedax.PFedFBE(lr=5e-4, lam=2000.0, hessian="none")
-            grids = [exact, [plain], *[[fedax.Localized(plain, steps=k)] for k in (20, 40)]]
+            grids = [exact, [plain], *[[fedax.Localised(plain, steps=k)] for k in (20, 40)]]
             for steps, grid in zip((1, 1, 20, 40), grids, strict=True):
                 found = side_by_side(task, strength, grid, ("lam", "lr", "hessian"))
                 rows += [show({**row, "personal_steps": steps}) for row in found]

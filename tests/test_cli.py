@@ -129,6 +129,7 @@ def test_run_leaves_a_directory_that_can_be_loaded_and_read(type_: Fedax) -> Non
         "augment": None,
         "gradients": None,
         "metrics": [],
+        "trainable": None,
     }
     assert set(resolved["versions"]) == {"fedax", "jax", "numpy", "python"}
     clients = document(folder / "clients.json")

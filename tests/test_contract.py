@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +124,37 @@ def test_a_rule_is_the_same_in_every_executor(rule):
     for how in ({"executor": "looped"}, {"executor": "debug"}, {"executor": "batched", "devices": 2}, {"chunk": 2}):
         np.testing.assert_allclose(model(method, **how), expected, rtol=1e-5, atol=1e-5, err_msg=str(how))
     assert np.abs(expected - model(fedax.FedAvg(lr=0.02))).max() > 1e-4
+
+
+FOUR = """
+import fedax, jax, numpy as np
+from conftest import LEAST_SQUARES, regression
+
+fedax.configure()
+assert len(jax.devices()) == 4
+for rule in ("median", "trimmed_mean", "geometric_median", "krum"):
+    found = [
+        fedax.simulate(
+            LEAST_SQUARES, regression(), fedax.Robust(fedax.FedAvg(lr=0.05), rule=rule), rounds=3, cohort=5,
+            local_steps=2, batch_size=4, devices=devices, executor=executor,
+        ).model
+        for devices in (1, 4)
+        for executor in ("batched", "looped")
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-5, atol=1e-7)
+"""
+
+
+def test_a_rule_is_the_same_on_four_devices():
+    shell = {
+        **os.environ,
+        "FEDAX_DEVICES": "4",
+        "PYTHONPATH": f"{Path(fedax.__file__).parents[1]}:{Path(__file__).parent}",
+    }
+    shell["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "").replace("--xla_force_host_platform_device_count=2", "")
+    done = subprocess.run([sys.executable, "-c", FOUR], env=shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_trimmed_mean_that_trims_nothing_is_the_mean():

@@ -111,6 +111,31 @@ def test_programs_are_kept_in_the_cache(tmp_path):
     assert any((tmp_path / "programs").rglob("*"))
 
 
+HEARD = """
+import sys, fedax.runtime as runtime
+if sys.argv[1] == "noisy":
+    runtime._said_on_reading = lambda: b"the machine is another"
+runtime.configure()
+import jax
+print(jax.config.jax_compilation_cache_dir)
+"""
+
+
+def test_programs_are_kept_where_reading_them_back_is_silent(tmp_path):
+    kept = {k: v for k, v in os.environ.items() if k not in ("FEDAX_COMPILE_CACHE", "JAX_COMPILATION_CACHE_DIR")}
+    found = {}
+    for how in ("noisy", "as it is"):
+        command = [sys.executable, "-c", HEARD, how]
+        shell = {**kept, "FEDAX_CACHE": str(tmp_path / how)}
+        done = [subprocess.run(command, env=shell, capture_output=True, text=True, check=True) for _ in range(2)]
+        assert [each.stderr for each in done] == ["", ""]
+        found[how] = {each.stdout.strip() for each in done}
+    assert found["noisy"] == {"None"}
+    assert str(tmp_path) in found["as it is"].pop()
+    (folder,) = (tmp_path / "as it is" / "programs").iterdir()
+    assert any("small" in path.name for path in folder.iterdir())
+
+
 def test_a_wrong_wish_is_named(tmp_path):
     found = launch(FEDAX_CACHE=str(tmp_path), FEDAX_COMPILE_CACHE="yes")
     assert "FEDAX_COMPILE_CACHE must be 0 or 1, not 'yes'" in found.stderr

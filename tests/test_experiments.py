@@ -249,7 +249,14 @@ def test_a_composite_problem_is_what_the_file_says(tmp_path: Path) -> None:
     assert row["test_objective"] == pytest.approx(row["test_loss"] + np.abs(kernel).sum(), rel=1e-5)
     resolved = json.loads((outcome.folder / "experiment.json").read_text())
     psi = {"name": "L1", "on": "kernel", "strength": 1}
-    assert resolved["problem"] == {"loss": "mse", "regularizer": psi, "augment": None, "gradients": None, "metrics": []}
+    assert resolved["problem"] == {
+        "loss": "mse",
+        "regularizer": psi,
+        "augment": None,
+        "gradients": None,
+        "metrics": [],
+        "trainable": None,
+    }
 
 
 def test_a_bound_that_is_infinite_is_written_as_a_word(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from fedax.algorithms import ALGORITHMS
+
 ROOT = Path(__file__).parent.parent
 METHODS = sorted((ROOT / "src/fedax/algorithms").glob("*.py"))
 #: names of files that mean the same in every room, and a command's own, which mirrors the room that it shows
@@ -70,6 +72,24 @@ def test_a_method_uses_vectors_only(path):
         "fedax.regularizers",
     )
     assert all(name.startswith(allowed) for name in imported), imported
+
+
+ROOMS = ("client", "engine", "evaluation", "problem", "report", "runs", "flower", "experiments", "cli")
+#: the yardsticks of personal methods: the shared model after local steps, and training alone
+YARDSTICKS = {"Localised", "LocalOnly"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nobody_knows_a_method_by_name(room):
+    """What belongs to a method is in its file: no table by method anywhere, and no import of one."""
+    for path in sorted((ROOT / "src/fedax" / room).rglob("*.py")):
+        named = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedax.algorithms"):
+                named |= {alias.name for alias in node.names}
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.add(node.value)
+        assert not named & (ALGORITHMS.keys() - YARDSTICKS), path
 
 
 def test_fedavg_is_short():

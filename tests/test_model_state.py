@@ -132,7 +132,7 @@ METHODS = [
     (fedax.PerFedAvg(lr=0.05, alpha=0.01), "average"),
     (fedax.APFL(lr=0.05), "client"),
     (fedax.FedPD(lr=0.05, eta=1.0, skip=0.3), "average"),
-    (fedax.Localized(fedax.FedAvg(lr=0.05), steps=3), "average"),
+    (fedax.Localised(fedax.FedAvg(lr=0.05), steps=3), "average"),
     (fedax.Robust(fedax.FedAvg(lr=0.05), rule="median"), "average"),
 ]
 

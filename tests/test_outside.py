@@ -10,7 +10,9 @@ import pytest
 import fedax
 from fedax.cli.app import invoke
 from fedax.errors import FedaxError
+from fedax.experiments.file_tables import AlgorithmTable
 from fedax.outside import load
+from fedax.testing import check_algorithm
 
 SOURCE = '''
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedax
+from fedax.algorithms import aggregation
 from fedax.algorithms.base import number, rate
 from fedax.data import Partition
+from fedax.evaluation.metrics import Metric
 from fedax.regularizers import Regularizer
 
 
@@ -103,6 +107,14 @@ def rows(count=60, seed=0):
 def federation(clients=3):
     """Rows that come divided."""
     return fedax.Federation.from_clients([rows(20, seed) for seed in range(clients)], split=(0.5, 0.25, 0.25))
+
+
+nearly = Metric("nearly", lambda z, y: z.max(axis=1) > 0, higher=True, percent=True, title="nearness")
+
+
+def middle(uploads, weights):
+    """The mean of the middle half."""
+    return aggregation.trimmed_mean(uploads, weights, 0.25)
 
 
 def nothing():
@@ -227,6 +239,13 @@ def test_lists_show_them(capsys, monkeypatch):
         ("own_things:Half",): "penalty",
         ("own_things:rows",): "count = 60",
         ("losses",): "cross_entropy",
+        ("metrics",): "average_precision",
+        ("metrics", "own_things:nearly"): "nearness, %",
+        ("own_things:nearly",): "more",
+        ("aggregations",): "attackers = 1",
+        ("own_things:middle",): "The mean of the middle half.",
+        ("schedules",): "inverse-time",
+        ("gradients",): "clip_by_global_norm",
     }.items():
         assert invoke(["list", *arguments]) == 0
         said = capsys.readouterr().out
@@ -234,6 +253,23 @@ def test_lists_show_them(capsys, monkeypatch):
         assert "SCAFFOLD" not in said
     assert invoke(["list", "own_things:MyMetod"]) == 2
     assert invoke(["list", "models", "mlp"]) == 2
+    capsys.readouterr()
+    assert invoke(["list", "schedules", "own_things:middle"]) == 2
+    assert "an experiment names no schedule of your own" in capsys.readouterr().err
+
+
+def test_an_aggregation_of_your_own(here):
+    method = fedax.Robust(fedax.FedAvg(lr=0.05), rule="own_things.py:middle")
+    check_algorithm(method, checks=["aggregation", "executors", "client order"]).raise_if_failed()
+    table = {"name": "Robust", "base": {"name": "FedAvg", "lr": 0.1}, "rule": "own_things:middle"}
+    assert AlgorithmTable(**table).build().rule == "own_things:middle"
+    for rule, sentence in {
+        "own_things:midle": "unknown aggregation of own_things 'midle': did you mean 'middle'",
+        "own_things:number_three": "is no aggregation: it must be a function of",
+        "meadian": "unknown Robust rule 'meadian': did you mean 'median'",
+    }.items():
+        with pytest.raises(FedaxError, match=sentence):
+            fedax.Robust(fedax.FedAvg(lr=0.05), rule=rule)
 
 
 def test_the_same_name_is_the_same_class():

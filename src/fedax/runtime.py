@@ -13,11 +13,11 @@ writes files and speaks. What depends on the clock or on the user is decided by 
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
 user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
-not name it, so each kind has a directory of its own. The cache is on where it is known to be silent: on Linux, but not
-on Intel's processors with AVX-512, where XLA takes its own programs for another machine's and says so at length
-(github.com/jax-ml/jax, 38445). FEDAX_COMPILE_CACHE=1 turns it on anywhere, 0 off; whoever has set JAX's own directory
-keeps that. JAX writes entries in place: one that was cut short, or is being written by another process, cannot be read
-and is compiled anew, without a word.
+not name it, so each kind has a directory of its own. Some versions of XLA take their own programs for another machine's
+and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch with a directory reads a small
+program back and listens, and leaves the cache off where that is not silent. FEDAX_COMPILE_CACHE=1 turns it on anywhere,
+0 off; whoever has set JAX's own directory keeps that. JAX writes entries in place: one that was cut short, or is being
+written by another process, cannot be read and is compiled anew, without a word.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,7 @@ def keep_programs() -> None:
     from jaxlib.version import __version__ as jaxlib_version
 
     machine = _machine()
-    if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or _silent(machine)):
+    if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or machine):
         return
     kind = hashlib.sha256(f"{jax.__version__} {jaxlib_version} {machine}".encode()).hexdigest()[:12]
     folder = _user_cache() / "programs" / kind
@@ -154,6 +155,8 @@ def keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
+        if not asked and not _silent(folder / "silent"):
+            jax.config.update("jax_compilation_cache_dir", None)
 
 
 def _machine() -> str:
@@ -165,8 +168,33 @@ def _machine() -> str:
     return "\n".join(kept)
 
 
-def _silent(machine: str) -> bool:
-    return bool(machine) and not ("GenuineIntel" in machine and "avx512" in machine)
+def _silent(noted: Path) -> bool:
+    """Whether XLA reads a kept program without a word, as was noted or is found out now."""
+    if not noted.exists():
+        noted.write_text("" if _said_on_reading() else "yes")
+    return bool(noted.read_text())
+
+
+def _said_on_reading() -> bytes:
+    """What comes on the error stream while a small program is kept and read back."""
+    import jax
+
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as heard:
+        os.dup2(heard.fileno(), 2)
+        try:
+            for _ in range(2):  # another function of the same program: the second is read
+
+                def small(x: jax.Array) -> jax.Array:
+                    return x * 2 + 1
+
+                jax.jit(small).lower(1.0).compile()
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        heard.seek(0)
+        return heard.read()
 
 
 def _user_cache() -> Path:

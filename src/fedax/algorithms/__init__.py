@@ -26,7 +26,7 @@ from fedax.algorithms.fedopt import FedYogi as FedYogi
 from fedax.algorithms.fedprox import FedProx as FedProx
 from fedax.algorithms.fedspeed import FedSpeed as FedSpeed
 from fedax.algorithms.local_only import LocalOnly as LocalOnly
-from fedax.algorithms.localized import Localized as Localized
+from fedax.algorithms.localised import Localised as Localised
 from fedax.algorithms.minibatch import MinibatchAccSGD as MinibatchAccSGD
 from fedax.algorithms.minibatch import MinibatchSGD as MinibatchSGD
 from fedax.algorithms.perfedavg import PerFedAvg as PerFedAvg
@@ -44,6 +44,9 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 }
 
 
+Localized = Localised  # as it was once spelt
+
+
 def method_class(name: str) -> type[Algorithm]:
     """The class of a method: one of `ALGORITHMS` in upper or lower case, or "mymodule:MyMethod", "file.py:MyMethod".
 
@@ -57,7 +60,7 @@ def method_class(name: str) -> type[Algorithm]:
         advice = "derive it from fedax.Algorithm and decorate it with @fedax.algorithm"
         found: type[Algorithm] = load(name, "method", _is_method, advice)
         return found
-    by_lower = {n.lower(): cls for n, cls in ALGORITHMS.items()}
+    by_lower = {n.lower(): cls for n, cls in ALGORITHMS.items()} | {"localized": Localised}
     if name.lower() not in by_lower:
         raise unknown("algorithm", name, ALGORITHMS)
     return by_lower[name.lower()]

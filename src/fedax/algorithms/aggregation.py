@@ -19,6 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedax.errors import unknown
+from fedax.outside import is_outside, load
+
 ITERATIONS = 32  # of Weiszfeld's
 NEAR = 1e-6  # a distance below which an upload counts as at the median
 
@@ -126,6 +129,24 @@ def _squares(uploads: Any) -> jax.Array:
     parts = [jnp.sum(jnp.square(u.reshape(u.shape[0], -1)), axis=1) for u in jax.tree.leaves(uploads)]
     total: jax.Array = sum(parts[1:], parts[0])
     return total
+
+
+def named(name: str) -> Rule:
+    """A rule of `RULES`, or a function (uploads, weights) of your own by "mymodule:my_rule" or "file.py:my_rule".
+
+    >>> named("fedax.algorithms.aggregation:mean") is mean
+    True
+    >>> named("meadian")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: unknown aggregation 'meadian': did you mean 'median'? ...
+    """
+    if is_outside(name):
+        check = lambda found: callable(found) and not isinstance(found, type)  # noqa: E731
+        found: Rule = load(name, "aggregation", check, "it must be a function of (uploads, weights)")
+        return found
+    if name not in RULES:
+        raise unknown("aggregation", name, RULES)
+    return RULES[name]
 
 
 RULES: dict[str, Rule] = {

@@ -35,6 +35,7 @@ from fedax import randomness
 from fedax.algorithms.claims import Claim
 from fedax.bounds import Given, Theorem
 from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside
 from fedax.schedules import Schedule, register
 from fedax.vectors import Vector
 
@@ -96,9 +97,12 @@ def integer(interval: str, *, default: Any = dataclasses.MISSING, optional: bool
     return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "static": True})
 
 
-def choice(*names: str, default: str) -> Any:
-    """One of a few names."""
-    return dataclasses.field(default=default, metadata={"choices": names, "static": True})
+def choice(*names: str, default: str, outside: bool = False) -> Any:
+    """One of a few names.
+
+    outside: or one of the user's own, "mymodule:my_function" or "file.py:my_function".
+    """
+    return dataclasses.field(default=default, metadata={"choices": names, "static": True, "outside": outside})
 
 
 def flag(*, default: bool) -> Any:
@@ -295,6 +299,8 @@ class Algorithm:
 def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
     choices = field.metadata.get("choices")
     if choices is not None:
+        if field.metadata.get("outside") and is_outside(value):
+            return
         if value not in choices or isinstance(value, bool) != isinstance(choices[0], bool):
             if isinstance(choices[0], str):
                 raise unknown(f"{owner} {field.name}", value, choices)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedax.algorithms import aggregation
 from fedax.algorithms.base import algorithm, choice, integer, method, number
-from fedax.algorithms.localized import OfBase
+from fedax.algorithms.localised import OfBase
 from fedax.errors import FedaxError
 from fedax.vectors import Vector
 
@@ -24,7 +24,8 @@ class Robust(OfBase):
     """The base's objective, with the uploads of a round combined by a robust rule.
 
     base: a method whose upload is one vector.
-    rule: "median", "trimmed_mean", "geometric_median" or "krum".
+    rule: "median", "trimmed_mean", "geometric_median" or "krum"; or a function (uploads, weights) of your own,
+        "mymodule:my_rule".
     trim: the share of values that trimmed_mean leaves out at either end, in [0, 0.5).
     attackers: how many wrong uploads krum reckons with, from 0 on.
 
@@ -36,11 +37,15 @@ class Robust(OfBase):
     """
 
     base: Any = method()
-    rule: str = choice("median", "trimmed_mean", "geometric_median", "krum", default="trimmed_mean")
+    rule: str = choice("median", "trimmed_mean", "geometric_median", "krum", default="trimmed_mean", outside=True)
     trim: float = number("[0, 0.5)", default=0.1)
     attackers: int = integer("[0, inf)", default=1)
 
     reference = "Yin et al. 2018; Blanchard et al. 2017; Pillutla, Kakade and Harchaoui 2022"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        aggregation.named(self.rule)
 
     def aggregate(self, uploads: Any, weights: Any) -> Any:
         if not isinstance(uploads, Vector):
@@ -50,4 +55,4 @@ class Robust(OfBase):
             return aggregation.trimmed_mean(uploads, weights, self.trim)
         if self.rule == "krum":
             return aggregation.krum(uploads, weights, self.attackers)
-        return aggregation.RULES[self.rule](uploads, weights)
+        return aggregation.named(self.rule)(uploads, weights)

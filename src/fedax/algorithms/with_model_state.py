@@ -5,7 +5,7 @@ Objective:  the base's
     client, K times:  the base's step; each of its gradients on a minibatch reads the state s_i and leaves a new one
     keep="average":   s_i <- s of the server before the steps; s_i - s goes up
     server:           s <- s + mean_i(s_i - s)                                  with the base's own mean of uploads
-    keep="client":    s_i stays with the client and is never sent      Li et al. 2021 (FedBN), for the statistics
+    keep="client":    s_i stays with the client and is never sent; FedBN (Li et al. 2021) keeps scale and shift too
 
 Runs make it of the method that they are given; an experiment names the base.
 """
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from fedax import randomness
 from fedax.algorithms.aggregation import mean
 from fedax.algorithms.base import Algorithm, Context, Oracle, algorithm, choice, method
-from fedax.algorithms.localized import OfBase
+from fedax.algorithms.localised import OfBase
 from fedax.model_state import joined, parted, running
 from fedax.vectors import Vector, repeat
 
@@ -35,6 +35,12 @@ class WithModelState(OfBase):
     keep: "average" to average the state with the uploads, "client" to leave it with the client.
 
     Sends and keeps what the base does, and the state where `keep` says.
+
+    >>> from fedax.algorithms import FedAvg
+    >>> from fedax.model_state import WithState
+    >>> first = Vector(WithState({"w": jnp.zeros(3)}, {"mean": jnp.ones(2)}))
+    >>> WithModelState(FedAvg(lr=0.1), keep="client").broadcast(WithModelState(FedAvg(lr=0.1)).init(first))
+    (Vector({'w': Array([0., 0., 0.], dtype=float32)}), ())
     """
 
     base: Any = method()

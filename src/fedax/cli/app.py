@@ -131,18 +131,23 @@ def _fedax(
 @app.command("list")
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="algorithms, datasets, models, losses, partitions or regularizers; all if left out.")
+        str,
+        typer.Argument(
+            help="algorithms, datasets, models, losses, partitions, regularizers, metrics, aggregations, schedules or "
+            "gradients; all if left out."
+        ),
     ] = "",
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[module:Name]...", help="Your own, as an experiment names them.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show what an experiment can name: methods, datasets, models, losses, partitions, regularizers.
+    """Show what an experiment can name: methods, datasets, models, losses, partitions, regularizers, metrics and more.
 
     \b
     fedax list
     fedax list algorithms
+    fedax list metrics
     fedax list mymodule:MyMethod
     """
     from fedax.cli.listing import show

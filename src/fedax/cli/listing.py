@@ -1,4 +1,4 @@
-"""`fedax list`: methods, datasets, models, losses, partitions and regularizers, with what each can be told."""
+"""`fedax list`: methods, datasets, models, metrics and all else that an experiment names, with its options."""
 
 from __future__ import annotations
 
@@ -36,9 +36,15 @@ def _kind_of(name: str) -> str:
     """What a name from outside stands for, by its class; a function, by what it takes."""
     from fedax.algorithms import Algorithm
     from fedax.data import Partition
+    from fedax.evaluation.metrics import Metric
     from fedax.regularizers import Regularizer
 
-    found = load(name, "class or function", lambda value: callable(value) or isinstance(value, tuple), "it must be one")
+    def known(value: Any) -> bool:
+        return callable(value) or isinstance(value, tuple | Metric)
+
+    found = load(name, "class or function", known, "it must be one")
+    if isinstance(found, Metric):
+        return "metrics"
     if isinstance(found, type):
         for base, kind in ((Algorithm, "algorithms"), (Partition, "partitions"), (Regularizer, "regularizers")):
             if issubclass(found, base):
@@ -46,7 +52,8 @@ def _kind_of(name: str) -> str:
     taken = parameters(found)
     if not callable(found) or hasattr(found, "apply") or any(p.name == "outputs" for p in taken):
         return "models"
-    return "losses" if [p.name for p in taken[1:2]] == ["y"] else "datasets"
+    second = taken[1].name if len(taken) > 1 else ""
+    return {"y": "losses", "weights": "aggregations"}.get(second, "datasets")
 
 
 def _own_row(name: str, found: Any) -> tuple[str, str, str]:
@@ -161,6 +168,58 @@ def regularizers(names: Sequence[str] = ()) -> Table:
     return table("Regularizers", ("name", "kind", "description", "fields"), rows, whole=["name"])
 
 
+def metrics(names: Sequence[str] = ()) -> Table:
+    """The metrics."""
+    from fedax.metrics import METRICS, named
+
+    rows = []
+    for name, metric in ({name: named(name) for name in names} or METRICS).items():
+        least, most = metric.classes
+        classes = f"{least} classes" if least == most else "classes" if least == 2 else f"at least {least} classes"
+        where = {"any": "any loss", "classes": classes, "numbers": "numbers"}[metric.fits]
+        over = "mean over rows" if metric.mean else "of all rows together"
+        shown = metric.words + (", %" if metric.percent else "")
+        rows.append((name, shown, "more" if metric.higher else "less", where, over))
+    return table("Metrics", ("name", "shown as", "better", "for", "a client's value"), rows, whole=["name"])
+
+
+def aggregations(names: Sequence[str] = ()) -> Table:
+    """The rules by which a cohort's uploads become one."""
+    from fedax.algorithms.aggregation import RULES, mean, named
+
+    given = {name: named(name) for name in names} or {"mean": mean, **RULES}
+    rows = [_own_row(name, rule) for name, rule in given.items()]
+    rows = [(name, said, ", ".join(options.split(", ")[2:])) for name, said, options in rows]
+    return table("Aggregations", ("name", "description", "options"), rows, whole=["name"])
+
+
+def schedules(names: Sequence[str] = ()) -> Table:
+    """The schedules of rates."""
+    from fedax.schedules import SCHEDULES
+
+    _none_of_your_own("schedule", names)
+    rows = [
+        (name, inspect.cleandoc(cls.__doc__ or "").partition("\n")[0], ", ".join(map(_field, dataclasses.fields(cls))))
+        for name, cls in SCHEDULES.items()
+    ]
+    return table("Schedules", ("kind", "description", "fields"), rows, whole=["kind"])
+
+
+def gradients(names: Sequence[str] = ()) -> Table:
+    """The gradient transformations."""
+    import fedax.lazy_optax as optax
+    from fedax.problem.gradients import NAMES
+
+    _none_of_your_own("gradient transformation", names)
+    rows = [_own_row(name, getattr(optax, name)) for name in NAMES]
+    return table("Gradient transformations", ("name", "description", "options"), rows, whole=["name"])
+
+
+def _none_of_your_own(what: str, names: Sequence[str]) -> None:
+    if names:
+        raise FedaxError(f"{names[0]}: an experiment names no {what} of your own; give it from Python")
+
+
 KINDS: dict[str, Callable[[Sequence[str]], Table]] = {
     "algorithms": algorithms,
     "datasets": datasets,
@@ -168,6 +227,10 @@ KINDS: dict[str, Callable[[Sequence[str]], Table]] = {
     "losses": losses,
     "partitions": partitions,
     "regularizers": regularizers,
+    "metrics": metrics,
+    "aggregations": aggregations,
+    "schedules": schedules,
+    "gradients": gradients,
 }
 
 

@@ -111,6 +111,11 @@ def block_program(plan: Plan, mesh: Mesh) -> Any:
     def one(seed: Any, round: Any, client: Any, count: Any) -> jax.Array:
         return minibatch_rows(plan, count[client], seed, round, client)
 
-    block = jax.vmap(jax.vmap(one, in_axes=(None, None, 0, None)), in_axes=(None, 0, 0, None))
+    a_round = jax.vmap(one, in_axes=(None, None, 0, None))
+
+    def block(seed: Any, rounds: Any, who: Any, count: Any) -> Any:
+        # one round after the other: what ranking takes stays near the core
+        return jax.lax.map(lambda at: a_round(seed, at[0], at[1], count), (rounds, who))
+
     spread = P(None, "clients")
     return jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(P(), P(), spread, P()), out_specs=spread, check_vma=False))

@@ -32,6 +32,7 @@ from fedax.data.partitions.registry import (
     Shards,
     partition,
 )
+from fedax.data.torch_datasets import from_torch
 
 __all__ = [
     "DATASETS",
@@ -65,6 +66,7 @@ __all__ = [
     "clusters",
     "divided",
     "from_table",
+    "from_torch",
     "haxby",
     "heterogeneity",
     "lasso",

@@ -36,20 +36,22 @@ def measure(run: Prepared, state: RunState) -> dict[str, Any]:
     params = parted(model)[0]
     now = algorithm.at(Context(round=state.round, steps=run.plan.max_steps))
     penalty = value_at(run.problem, params) if algorithm.shared and psi is not None else None
-    for part, meter in run.meters.items():
-        if algorithm.shared:
-            if clients_keep_state(algorithm):
-                with_own = SharedWithOwnState(now)
-                state.per_client[part] = meter.personal(with_own, state.server, state.clients, run.measured)
-            else:
-                state.per_client[part] = meter.shared(model, run.measured)
+    shared, own = {}, {}
+    if clients_keep_state(algorithm):
+        shared = run.meters.personal(SharedWithOwnState(now), state.server, state.clients, run.measured)
+    elif algorithm.shared:
+        shared = run.meters.shared(model, run.measured)
+    if run.personal:
+        own = run.meters.personal(now, state.server, state.clients, run.measured)
+    for part in run.meters:
+        if part in shared:
+            state.per_client[part] = shared[part]
             row |= summary(f"{part}_", state.per_client[part], run.problem.metrics)
             if penalty is not None:
                 row[f"{part}_objective"] = row[f"{part}_loss"] + penalty
-        if run.personal:
-            own = meter.personal(now, state.server, state.clients, run.measured)
-            state.per_client[f"personal_{part}"] = own
-            row |= summary(f"personal_{part}_", own, run.problem.metrics)
+        if part in own:
+            state.per_client[f"personal_{part}"] = own[part]
+            row |= summary(f"personal_{part}_", own[part], run.problem.metrics)
     if psi is not None and not psi.smooth:
         row |= _structure(run, state, psi, model)
     if state.diagnostics is not None:

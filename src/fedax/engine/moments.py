@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fedax.algorithms import Localized
 from fedax.algorithms.base import Algorithm, Context
-from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, clients_keep_state
+from fedax.algorithms.localised import Given, GivenComposite, Localised
+from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, bare, clients_keep_state
 from fedax.engine.prepare import Prepared
-from fedax.engine.state import RunState, Snapshot
+from fedax.engine.state import RunState, Snapshot, State
 from fedax.evaluation import Measurement
 from fedax.evaluation.protocol import Clients, Floats, Moment
 
@@ -46,8 +46,9 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
     algorithm = run.algorithm
     local = localised(algorithm, run.steps, at.round)
     if local is not None:
-        for part, meter in run.meters.items():
-            note("localised", part, run.seen, meter.personal(local, at.server, state.clients, run.measured))
+        made = run.meters.personal(local, *_seen_by(local, algorithm, at.server, state.clients), run.measured)
+        for part, metrics in made.items():
+            note("localised", part, run.seen, metrics)
     if run.newcomers is not None:
         new = run.newcomers
         late = new.join(algorithm, at.server, at.round)
@@ -55,26 +56,34 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
             for part, metrics in new.measure(algorithm, late).items():
                 note("personal", part, run.unseen, metrics)
         if local is not None:
-            for part, metrics in new.measure(local, late).items():
+            own = State(*_seen_by(local, algorithm, late.server, late.clients), late.round)
+            for part, metrics in new.measure(local, own).items():
                 note("localised", part, run.unseen, metrics)
         if clients_keep_state(algorithm):
             for part, metrics in new.measure(SharedWithOwnState(algorithm), late).items():
                 note("shared", part, run.unseen, metrics)
         elif algorithm.shared:
             model = new.engine.place(algorithm.model(at.server).tree)
-            for part, meter in new.meters.items():
-                note("shared", part, run.unseen, meter.shared(model, new.data))
+            for part, metrics in new.meters.shared(model, new.data).items() if new.meters else ():
+                note("shared", part, run.unseen, metrics)
     return Moment(at.round, values)
 
 
 def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
-    """The method whose personal models are its shared one after K local steps (their mean over clients)."""
-    if isinstance(algorithm, WithModelState):
-        inner = localised(algorithm.base, steps, round)
-        return None if inner is None else WithModelState(inner, algorithm.keep)
-    if not algorithm.shared or not hasattr(algorithm, "lr"):
-        return None
+    """The method whose personal models are a shared one after K local steps (their mean over clients)."""
     count = int(max(1, np.rint(np.mean(steps))))
-    base = algorithm.base if isinstance(algorithm, Localized) else algorithm
-    made: Algorithm = Localized(base=base, steps=count).at(Context(round=round, steps=count))
-    return made
+    base: Any = bare(algorithm)
+    base = base.base if isinstance(base, Localised) else base
+    if not base.shared or not hasattr(base, "lr"):
+        return None
+    if isinstance(algorithm, WithModelState):
+        made: Any = WithModelState(Localised(base=base, steps=count), algorithm.keep)
+    else:  # of the model alone, so that methods share the program
+        made = Localised(base=(GivenComposite if base.composite else Given)(lr=base.lr), steps=count)
+    now: Algorithm = made.at(Context(round=round, steps=count))
+    return now
+
+
+def _seen_by(local: Algorithm, algorithm: Algorithm, server: Any, clients: Any) -> tuple[Any, Any]:
+    """The server's and the clients' states as `localised` takes them."""
+    return (server, clients) if isinstance(local, WithModelState) else (algorithm.model(server), ())

@@ -20,7 +20,7 @@ from fedax.engine.executors import cohort_program
 from fedax.engine.rounds import Engine
 from fedax.engine.state import State
 from fedax.errors import FedaxError
-from fedax.evaluation import Measurement, Meter
+from fedax.evaluation import Measurement, Meter, Meters
 from fedax.problem import Problem
 
 _PURPOSE = 0x0E1D
@@ -66,11 +66,11 @@ class Newcomers:
         self.problem, self.x0 = problem, x0
         self.data = place_data(arrays, federation.train, steps, self.engine.place)
         batched = 1 if self.executor.name == "looped" else self.executor.chunk
-        self.meters = {
-            name: Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed)
+        self.meters = Meters(
+            (name, Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed))
             for name in parts
             if (r := federation.part(name)).count.sum()
-        }
+        )
 
     def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
         """Every newcomer's state, by the method's rule, after `round` rounds of training."""
@@ -92,7 +92,4 @@ class Newcomers:
     def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:
         """Each part's metrics of the newcomers' own models."""
         algorithm = algorithm.at(Context(round=state.round, steps=self.plan.max_steps))
-        return {
-            part: meter.personal(algorithm, state.server, state.clients, self.data)
-            for part, meter in self.meters.items()
-        }
+        return self.meters.personal(algorithm, state.server, state.clients, self.data) if self.meters else {}

@@ -30,7 +30,7 @@ from fedax.engine.rounds import Engine
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_store
 from fedax.errors import FedaxError
-from fedax.evaluation import Meter, smoothness
+from fedax.evaluation import Meter, Meters, smoothness
 from fedax.model_state import WithState, parted
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
@@ -58,7 +58,7 @@ class Prepared:
     engine: Engine
     data: Data | Disk
     measured: Data | Disk  #: the rows of the clients that are evaluated
-    meters: dict[str, Meter]
+    meters: Meters
     cost: Cost
     x0: Vector
     store: Store | None  #: of clients' states that do not fit the devices
@@ -262,12 +262,12 @@ def check_evaluated(personal: bool, algorithm: Algorithm) -> None:
         raise FedaxError(f"personal is false: {algorithm!r} has no shared model to evaluate, so it must be true")
 
 
-def make_meters(engine: Engine, federation: Federation, shown: Plan, eval_on: Sequence[str] | None) -> dict[str, Meter]:
+def make_meters(engine: Engine, federation: Federation, shown: Plan, eval_on: Sequence[str] | None) -> Meters:
     """One meter for each part that is evaluated: those named, else held-out rows where there are any."""
     if eval_on is None:
         eval_on = [part for part in ("validation", "test") if federation.part(part).count.sum()] or ["train"]
     batched = 1 if engine.executor.name == "looped" else max(1, min(64, shown.clients // engine.mesh.devices.size))
-    meters = {}
+    meters = Meters()
     for name in eval_on:
         rows = federation.part(name)
         if not rows.count.sum():

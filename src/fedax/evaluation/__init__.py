@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedax.evaluation.curvature import smoothness
-    from fedax.evaluation.meter import Measurement, Meter, summary
+    from fedax.evaluation.meter import Measurement, Meter, Meters, summary
 
-__all__ = ["Measurement", "Meter", "smoothness", "summary"]
+__all__ = ["Measurement", "Meter", "Meters", "smoothness", "summary"]
 
 
 def __getattr__(name: str) -> Any:

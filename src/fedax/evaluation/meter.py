@@ -8,7 +8,8 @@ over rows makes a statistic of each client's records (see `fedax.evaluation.metr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from numpy.typing import NDArray
 
 from fedax.algorithms.base import Algorithm
 from fedax.client.device_data import Data, Disk
@@ -94,34 +96,18 @@ class Meter:
         np.add.at(marks, self.start, 1)
         np.add.at(marks, self.start + self.count, -1)
         self.index = np.flatnonzero(np.cumsum(marks) > 0)
-        devices = mesh.devices.size
-        block = min(BLOCK, -(-len(self.index) // devices))
-        filled = -(-len(self.index) // (block * devices)) * block * devices
-        self._blocks = np.resize(self.index, filled).astype(np.int32).reshape(-1, block)
         self._compact = np.searchsorted(self.index, self.start)
-
-    def _program(self, name: str, build: Any) -> Any:
-        key = (name, self.plan, self.mesh, self.batched, int(self.count.max()))
-        return self.problem.program(key, lambda: jax.jit(build(), out_shardings=readable(self.mesh)))
 
     def shared(self, params: Any, data: Data | Disk, *, statistics: bool = False) -> dict[str, Measurement]:
         """The shared model's metrics for every client, with each client's statistics if asked for."""
+        return Meters({"": self}).shared(params, data, statistics=statistics)[""]
 
-        def build() -> Any:
-            def device(params: Any, arrays: Any, blocks: jax.Array) -> Any:
-                def one(index: jax.Array) -> Any:
-                    return self.problem.records(params, {k: a[index] for k, a in arrays.items()})
+    def personal(self, algorithm: Algorithm, server: Any, clients: Any, data: Data | Disk) -> dict[str, Measurement]:
+        """The metrics of each client's own model; see `Meters.personal`."""
+        return Meters({"": self}).personal(algorithm, server, clients, data)[""]
 
-                return jax.lax.map(one, blocks)
-
-            specs = (P(), P(), P("clients"))
-            return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
-
-        program, parts = self._program("shared", build), []
-        for arrays, blocks in data.blocks(self._blocks, self.mesh.devices.size):
-            found = program(params, arrays, blocks)
-            parts.append({name: _by_row(np.asarray(values, np.float64)) for name, values in found.items()})
-        every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def of_records(self, every: Mapping[str, Floats], statistics: bool) -> dict[str, Measurement]:
+        """The metrics for every client, from the records of the rows of `index`."""
         own = [name for name in every if name in OWN]
         asked = [name for name in self.problem.metrics if name not in OWN]  # a program gives them in sorted order
         return {
@@ -147,84 +133,19 @@ class Meter:
             total = sums[self._compact + self.count] - sums[self._compact]
             return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
 
-    def personal(self, algorithm: Algorithm, server: Any, clients: Any, data: Data | Disk) -> dict[str, Measurement]:
-        """The metrics of each client's own model; `clients` is their states, stacked, or has `take(who)` for some.
-
-        algorithm: with its schedules at the round concerned.
-        """
-        total = self.plan.clients
-        stored = hasattr(clients, "take")
-        merged = [metric for metric in self.problem.metrics.values() if not metric.mean]
-        step = min(total, data.at_once, TAKEN if stored or merged else total)
-        merges = {metric.name: _Merge(metric) for metric in merged}
-        found = []
-        for first in range(0, total, step):
-            who = np.arange(first, min(first + step, total))
-            near, start = data.some(who, step, Rows(self.start, self.count))
-            states, at = (clients.take(who), 0) if stored else (clients, None)
-            here = self._own(algorithm, server, states, near, start, who, step, at)
-            for name, merge in merges.items():
-                for records, count in zip(here.pop(name), self.count[who].tolist(), strict=True):
-                    merge.add(records[:count])
-            found.append(here)
+    def of_sums(self, found: Sequence[Mapping[str, Floats]], merges: Mapping[str, _Merge]) -> dict[str, Measurement]:
+        """The metrics for every client, from the sums over their rows and the statistics of what is no mean."""
         rows = self.count.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = {
                 name: Measurement(np.concatenate([part[name] for part in found]) / rows, rows) for name in found[0]
             }
-        own = {name: merge.measurement(self.count, np.arange(total)) for name, merge in merges.items()}
+        own = {name: merge.measurement(self.count, np.arange(len(rows))) for name, merge in merges.items()}
         return {name: (means | own)[name] for name in self.problem.metrics}
 
-    def _own(
-        self,
-        algorithm: Algorithm,
-        server: Any,
-        states: Any,
-        data: Data,
-        start: Any,
-        who: Any,
-        limit: int,
-        first: int | None,
-    ) -> dict[str, Floats]:
-        """The sums of each metric over the rows, from `start` on, of the clients `who`, whose states are the rows of
-        `states` from `first` on, or at their own numbers; `limit` is the largest number of clients in a call. Of a
-        metric that is no mean, the records of the rows, filled up."""
-        devices = self.mesh.devices.size
-        places = -(-limit // (devices * self.batched)) * devices * self.batched
-        every = np.resize(who, places).astype(np.int32)
-        at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
+    def sums(self, params: Any, arrays: Any, start: Any, count: Any) -> dict[str, jax.Array]:
+        """The sums of each metric over one client's rows; of a metric that is no mean, the records, filled up."""
         block = min(BLOCK, int(self.count.max()))
-
-        def build() -> Any:
-            def device(
-                algorithm: Any,
-                server: Any,
-                states: Any,
-                data: Data,
-                seed: Any,
-                every: Any,
-                at: Any,
-                start: Any,
-                count: Any,
-            ) -> Any:
-                def one(here: Any) -> Any:
-                    i, row = here
-                    client = Client(self.problem, self.plan, data, i, seed, 0, algorithm.composite)
-                    x = algorithm.personal(server, jax.tree.map(lambda a: a[row], states), client.full())
-                    return self._sums(x.tree, data.arrays, start[i], count[i], block)
-
-                pair = (every, at)
-                return jax.lax.map(one, pair, batch_size=self.batched) if self.batched > 1 else jax.lax.map(one, pair)
-
-            specs = (P(), P(), P(), P(), P(), P("clients"), P("clients"), P(), P())
-            return jax.shard_map(device, mesh=self.mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
-
-        start, count = start.astype(np.int32), self.count.astype(np.int32)
-        sums = self._program("personal", build)(algorithm, server, states, data, self.seed, every, at, start, count)
-        return {name: np.asarray(value, np.float64)[: len(who)] for name, value in sums.items()}
-
-    def _sums(self, params: Any, arrays: Any, start: Any, count: Any, block: int) -> dict[str, jax.Array]:
-        """The sums of each metric over one client's rows."""
         offsets = jnp.arange(block)
 
         def at(b: Any) -> dict[str, jax.Array]:
@@ -252,6 +173,133 @@ class Meter:
         }
         sums: dict[str, jax.Array] = jax.lax.fori_loop(0, (count + block - 1) // block, add, zero)
         return sums
+
+
+class Meters(dict[str, Meter]):
+    """The meters of the parts that are evaluated: a model runs, or a client's own is made, once for all of them."""
+
+    @property
+    def _any(self) -> Meter:
+        return next(iter(self.values()))
+
+    def _program(self, name: str, *key: Any, build: Any) -> Any:
+        mesh = self._any.mesh
+        jitted = lambda: jax.jit(build(), out_shardings=readable(mesh))  # noqa: E731
+        return self._any.problem.program((name, mesh, *key), jitted)
+
+    @functools.cached_property
+    def _blocks(self) -> NDArray[np.int32]:
+        """The rows of all parts, in blocks."""
+        index = np.concatenate([meter.index for meter in self.values()])
+        devices = self._any.mesh.devices.size
+        block = min(BLOCK, -(-len(index) // devices))
+        filled = -(-len(index) // (block * devices)) * block * devices
+        return np.resize(index, filled).astype(np.int32).reshape(-1, block)
+
+    def shared(self, params: Any, data: Data | Disk, *, statistics: bool = False) -> dict[str, dict[str, Measurement]]:
+        """The shared model's metrics for every client, part by part, with clients' statistics if asked for."""
+        problem, mesh = self._any.problem, self._any.mesh
+
+        def build() -> Any:
+            def device(params: Any, arrays: Any, blocks: jax.Array) -> Any:
+                def one(index: jax.Array) -> Any:
+                    return problem.records(params, {k: a[index] for k, a in arrays.items()})
+
+                return jax.lax.map(one, blocks)
+
+            specs = (P(), P(), P("clients"))
+            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+
+        program, parts = self._program("shared", build=build), []
+        for arrays, blocks in data.blocks(self._blocks, mesh.devices.size):
+            found = program(params, arrays, blocks)
+            parts.append({name: _by_row(np.asarray(values, np.float64)) for name, values in found.items()})
+        every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        made, first = {}, 0
+        for part, meter in self.items():
+            last = first + len(meter.index)
+            made[part] = meter.of_records({name: rows[first:last] for name, rows in every.items()}, statistics)
+            first = last
+        return made
+
+    def personal(
+        self, algorithm: Algorithm, server: Any, clients: Any, data: Data | Disk
+    ) -> dict[str, dict[str, Measurement]]:
+        """The metrics of each client's own model, part by part.
+
+        algorithm: with its schedules at the round concerned.
+        clients: their states, stacked, or with `take(who)` for some.
+        """
+        if isinstance(data, Disk) and len(self) > 1:  # rows come for one part at a time
+            one_by_one = {part: Meters({part: meter}) for part, meter in self.items()}
+            return {part: one.personal(algorithm, server, clients, data)[part] for part, one in one_by_one.items()}
+        first_meter = self._any
+        metrics, total, stored = first_meter.problem.metrics, first_meter.plan.clients, hasattr(clients, "take")
+        merged = [metric for metric in metrics.values() if not metric.mean]
+        step = min(total, data.at_once, TAKEN if stored or merged else total)
+        merges = {part: {metric.name: _Merge(metric) for metric in merged} for part in self}
+        found: dict[str, list[dict[str, Floats]]] = {part: [] for part in self}
+        for first in range(0, total, step):
+            who = np.arange(first, min(first + step, total))
+            near, begin = data.some(who, step, Rows(first_meter.start, first_meter.count))
+            starts = (
+                {part: meter.start for part, meter in self.items()} if len(self) > 1 else dict.fromkeys(self, begin)
+            )
+            states, at = (clients.take(who), 0) if stored else (clients, None)
+            for part, here in self._own(algorithm, server, states, near, starts, who, step, at).items():
+                for name, merge in merges[part].items():
+                    for records, count in zip(here.pop(name), self[part].count[who].tolist(), strict=True):
+                        merge.add(records[:count])
+                found[part].append(here)
+        return {part: meter.of_sums(found[part], merges[part]) for part, meter in self.items()}
+
+    def _own(
+        self,
+        algorithm: Algorithm,
+        server: Any,
+        states: Any,
+        data: Data,
+        starts: Mapping[str, Any],
+        who: Any,
+        limit: int,
+        first: int | None,
+    ) -> dict[str, dict[str, Floats]]:
+        """What `Meter.sums` gives for the clients `who`, whose states are the rows of `states` from `first` on, or at
+        their own numbers, and whose rows begin at `starts`; `limit` is the largest number of clients in a call."""
+        meter = self._any
+        problem, plan, mesh, batched = meter.problem, meter.plan, meter.mesh, meter.batched
+        devices = mesh.devices.size
+        places = -(-limit // (devices * batched)) * devices * batched
+        every = np.resize(who, places).astype(np.int32)
+        at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
+
+        def build() -> Any:
+            def device(
+                algorithm: Any, server: Any, states: Any, data: Data, seed: Any, every: Any, at: Any, rows: Any
+            ) -> Any:
+                def one(here: Any) -> Any:
+                    i, row = here
+                    client = Client(problem, plan, data, i, seed, 0, algorithm.composite)
+                    x = algorithm.personal(server, jax.tree.map(lambda a: a[row], states), client.full())
+                    return {
+                        part: meter.sums(x.tree, data.arrays, rows[part][0][i], rows[part][1][i])
+                        for part, meter in self.items()
+                    }
+
+                pair = (every, at)
+                return jax.lax.map(one, pair, batch_size=batched) if batched > 1 else jax.lax.map(one, pair)
+
+            specs = (P(), P(), P(), P(), P(), P("clients"), P("clients"), P())
+            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+
+        rows = {part: (starts[part].astype(np.int32), m.count.astype(np.int32)) for part, m in self.items()}
+        most = tuple((part, int(m.count.max())) for part, m in self.items())
+        program = self._program("personal", plan, batched, most, build=build)
+        sums = program(algorithm, server, states, data, meter.seed, every, at, rows)
+        return {
+            part: {name: np.asarray(value, np.float64)[: len(who)] for name, value in found.items()}
+            for part, found in sums.items()
+        }
 
 
 class _Merge:

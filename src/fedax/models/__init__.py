@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fedax.models.mlp import MLP
     from fedax.models.normalised import Normalised
     from fedax.models.resnet import ResNet18, SmallCNN
+    from fedax.models.torch import TorchModel
     from fedax.models.trace import Trace
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Option",
     "ResNet18",
     "SmallCNN",
+    "TorchModel",
     "Trace",
     "convolve",
     "max_pool",
@@ -49,6 +51,7 @@ _HOME = {
     "Normalised": "normalised",
     "ResNet18": "resnet",
     "SmallCNN": "resnet",
+    "TorchModel": "fedax.models.torch",
     "Trace": "trace",
     "convolve": "fedax.kernels.convolution",
     "max_pool": "fedax.kernels.convolution",
@@ -56,6 +59,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "torch":
+        return import_module("fedax.models.torch")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOME[name]

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from fedax.errors import FedaxError
+from fedax.models.adapters import as_model
 from fedax.models.normalised import Normalised
 
 #: arguments of a Flax module's __call__ that say whether it trains: name -> their value when it does
@@ -48,6 +49,7 @@ def form_of(model: Any) -> Form:
     >>> count.apply(2.0, 0, 3.0, None, True)
     (6.0, 1)
     """
+    model = as_model(model)
     if isinstance(model, Normalised):
         return _scaled(model)
     if is_flax(model):

@@ -1,4 +1,4 @@
-"""Localized: any method's shared model, then a few SGD steps on each client's own rows.
+"""Localised: any method's shared model, then a few SGD steps on each client's own rows.
 
 Objective:  the base's, for the shared model x; a client's own model descends on f_i from there
 
@@ -94,7 +94,7 @@ class OfBase(Algorithm):
 
 
 @algorithm
-class Localized(OfBase):
+class Localised(OfBase):
     """The base's objective; a client's own model is the shared one after `steps` SGD steps on its rows.
 
     base: a method with a shared model.
@@ -104,11 +104,11 @@ class Localized(OfBase):
     Sends and keeps what the base does.
 
     >>> from fedax.algorithms import FedAvg, LocalOnly
-    >>> Localized(FedAvg(lr=0.1), steps=20)
-    Localized(base=FedAvg(lr=0.1, server_lr=1.0), steps=20, lr=None)
-    >>> Localized(LocalOnly(lr=0.1), steps=20)
+    >>> Localised(FedAvg(lr=0.1), steps=20)
+    Localised(base=FedAvg(lr=0.1, server_lr=1.0), steps=20, lr=None)
+    >>> Localised(LocalOnly(lr=0.1), steps=20)
     Traceback (most recent call last):
-    fedax.errors.FedaxError: Localized: base must have a shared model to start from, and LocalOnly has none
+    fedax.errors.FedaxError: Localised: base must have a shared model to start from, and LocalOnly has none
     """
 
     base: Any = method()
@@ -122,9 +122,9 @@ class Localized(OfBase):
         super().__post_init__()
         name = type(self.base).__name__
         if not self.base.shared:
-            raise FedaxError(f"Localized: base must have a shared model to start from, and {name} has none")
+            raise FedaxError(f"Localised: base must have a shared model to start from, and {name} has none")
         if self.lr is None and not hasattr(self.base, "lr"):
-            raise FedaxError(f"Localized: lr must be given, for {name} has none of its own")
+            raise FedaxError(f"Localised: lr must be given, for {name} has none of its own")
 
     @property
     def claims(self) -> tuple[Reduction, ...]:  # type: ignore[override]
@@ -141,3 +141,23 @@ class Localized(OfBase):
             return rows.prox(v - lr * rows.grad(v), lr)
 
         return repeat(self.steps, step, x)
+
+
+@algorithm
+class Given(Algorithm):
+    """No training: the shared model is the one that is given, for `Localised` to start from.
+
+    lr: the rate of its steps, above 0.
+    """
+
+    lr: Rate = rate()
+
+    def model(self, server: Vector) -> Vector:
+        return server
+
+
+@algorithm
+class GivenComposite(Given):
+    """`Given` on a problem whose regularizer is taken by its prox."""
+
+    composite = True

@@ -1,0 +1,393 @@
+"""A PyTorch module as a model: from a module to a federated run and back."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'fedax[torch]'")
+from torch import nn  # noqa: E402
+
+import fedax  # noqa: E402
+from fedax.errors import FedaxError  # noqa: E402
+from fedax.models.torch import OPERATIONS, TorchModel, operation  # noqa: E402
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+
+
+class Net(nn.Module):
+    """Everything at once: a buffer, a frozen layer, tied weights, batch normalisation, dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+        self.again = nn.Linear(3, 3)
+        self.again.weight = self.inner.weight
+        self.norm = nn.BatchNorm1d(3)
+        self.drop = nn.Dropout(0.5)
+        self.head = nn.Linear(3, 2)
+        self.fixed = nn.Linear(3, 3).requires_grad_(False)
+        self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x):
+        hidden = torch.relu(self.inner(self.fixed(x)) * self.scale)
+        return self.head(self.drop(self.norm(self.again(hidden))))
+
+
+class Function(nn.Module):
+    """A linear layer, then any function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(3, 3), function
+
+    def forward(self, x):
+        return self.function(self.layer(x))
+
+
+def rows(n=5, *shape):
+    return RNG.normal(size=(n, *(shape or (3,)))).astype(np.float32)
+
+
+def test_parameters_state_and_constants():
+    net = Net()
+    model = TorchModel(net)
+    params, state = model.init(KEY, rows())
+    trained = {name for name, p in net.named_parameters() if p.requires_grad}
+    assert set(params) == trained
+    assert "again.weight" not in params  # tied to inner.weight
+    assert set(state) == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+
+
+def test_evaluation_is_pytorchs():
+    net, x = Net().eval(), rows()
+    model = TorchModel(net)
+    params, state = model.init(KEY, x)
+    outputs, after = model.apply(params, state, x, None, False)
+    np.testing.assert_allclose(outputs, net(torch.tensor(x)).detach(), atol=1e-6)
+    assert after is state
+
+
+def test_training_without_dropout_is_pytorchs_with_its_statistics():
+    net = Net()
+    net.drop.p = 0.0
+    model = TorchModel(copy.deepcopy(net))
+    params, state = model.init(KEY, rows())
+    for _ in range(3):
+        x = rows()
+        outputs, state = model.apply(params, state, x, KEY, True)
+        np.testing.assert_allclose(outputs, net.train()(torch.tensor(x)).detach(), atol=1e-5)
+    for name, value in state.items():
+        np.testing.assert_allclose(value, dict(net.named_buffers())[name], atol=1e-6)
+    assert int(state["norm.num_batches_tracked"]) == 3
+
+
+def test_gradients_of_tied_weights():
+    net, x = Net().eval(), rows()
+    model = TorchModel(net)
+    params, state = model.init(KEY, x)
+    found = jax.grad(lambda p: jnp.sum(model.apply(p, state, x, None, False)[0] ** 2))(params)
+    (net(torch.tensor(x)) ** 2).sum().backward()
+    for name, p in net.named_parameters():
+        if p.requires_grad:
+            np.testing.assert_allclose(found[name], p.grad, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_dropout_draws_from_the_key():
+    net = nn.Sequential(nn.Linear(3, 400), nn.Dropout(0.25), nn.Dropout(0.25), nn.Dropout1d(0.0))
+    with torch.no_grad():
+        net[0].weight.zero_()
+        net[0].bias.fill_(1.0)
+    model, x = TorchModel(net), rows()
+    params, state = model.init(KEY, x)
+    keys = jax.random.split(KEY, 3)
+    drawn = jax.vmap(lambda key: model.apply(params, state, x, key, True)[0])(keys)
+    np.testing.assert_array_equal(drawn[0], model.apply(params, state, x, keys[0], True)[0])
+    assert not np.array_equal(drawn[0], drawn[1])
+    assert set(np.unique(np.round(drawn, 4))) == {0.0, np.float32(np.round(1 / 0.75**2, 4))}
+    assert np.mean(drawn > 0) == pytest.approx(0.75**2, abs=0.03)  # the second draws from a key of its own
+    with pytest.raises(FedaxError, match=r"1 \(Dropout\) draws random numbers .* give a key"):
+        model.apply(params, state, x, None, True)
+
+
+def test_recurrent_dropout_and_attention_dropout_draw():
+    class Sequence(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.LSTM(3, 4, 2, dropout=0.5, batch_first=True)
+            self.block = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.5, batch_first=True)
+
+        def forward(self, x):
+            return self.block(self.rnn(x)[0])
+
+    model, x = TorchModel(Sequence()), rows(2, 5, 3)
+    params, state = model.init(KEY, x)
+    one, two = (model.apply(params, state, x, jax.random.key(seed), True)[0] for seed in (1, 2))
+    assert not np.allclose(one, two)
+    assert np.all(np.isfinite(one))
+
+
+def test_one_graph_serves_all_numbers_of_rows():
+    model = TorchModel(Net())
+    params, state = model.init(KEY, rows())
+    for n in (2, 3, 7, 64):
+        assert model.apply(params, state, rows(n), KEY, True)[0].shape == (n, 2)
+    assert len({id(graph) for graph in model._graphs.values()}) == 1
+    assert model.apply(params, state, rows(1), None, False)[0].shape == (1, 2)
+
+
+def test_a_module_of_one_number_of_rows():
+    """Where the forward names it, each number of rows has a graph of its own."""
+    model, five = TorchModel(Function(lambda y: y.reshape(5, 3))), rows(5)
+    params, state = model.init(KEY, five)
+    assert model.apply(params, state, five, None, False)[0].shape == (5, 3)
+    with pytest.raises(FedaxError, match=r"Function does not take rows of shape \(3,\)"):
+        model.apply(params, state, rows(4), None, False)
+
+
+def test_a_dictionary_of_inputs():
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 2)
+
+        def forward(self, ids, mask):
+            return {"loss": None, "logits": self.head((self.table(ids) * mask[..., None]).mean(1))}
+
+    net, ids = Tokens(), RNG.integers(0, 9, (6, 5))
+    x = {"ids": ids, "mask": (ids > 0).astype(np.float32)}
+    model = TorchModel(net)
+    params, state = model.init(KEY, x)
+    expected = net(**{name: torch.tensor(a) for name, a in x.items()})["logits"]
+    np.testing.assert_allclose(model.apply(params, state, x, None, False)[0], expected.detach(), atol=1e-6)
+
+
+def test_bytes_are_scaled_and_double_precision_is_kept(x64):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    model, x = TorchModel(net), RNG.integers(0, 256, (3, 2, 2)).astype(np.uint8)
+    params, state = model.init(KEY, x)
+    outputs = model.apply(params, state, x, None, False)[0]
+    assert params["1.weight"].dtype == outputs.dtype == jnp.float64
+    np.testing.assert_allclose(outputs, net.double()(torch.tensor(x / 255)).detach(), atol=1e-12)
+
+
+def test_back_to_pytorch():
+    net = Net()
+    model = TorchModel(net)
+    params, state = model.init(KEY, rows())
+    params = jax.tree.map(lambda a: a + 0.5, params)
+    state = model.apply(params, state, rows(), KEY, True)[1]
+    other = Net()
+    other.load_state_dict(model.state_dict(params, state), strict=True)
+    other.again.weight = other.inner.weight
+    x = rows()
+    expected = other.eval()(torch.tensor(x)).detach()
+    np.testing.assert_allclose(model.apply(params, state, x, None, False)[0], expected, atol=1e-5)
+
+
+def test_weights_drawn_for_a_seed():
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.MultiheadAttention(4, 2), nn.PReLU())
+    net.forward = lambda x: net[3](net[2](*3 * [net[1](net[0](x))[None]])[0][0])
+    model = TorchModel(net, init="reset")
+    before = torch.random.get_rng_state()
+    one, again, two = (model.init(jax.random.key(seed), rows())[0] for seed in (1, 1, 2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(one["0.weight"], again["0.weight"])
+    assert not np.array_equal(one["0.weight"], two["0.weight"])
+    own = TorchModel(net)
+    np.testing.assert_array_equal(own.init(jax.random.key(1), rows())[0]["0.weight"], net[0].weight.detach())
+
+
+def test_an_operation_of_ones_own():
+    class Mode(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.Sequential(Function(lambda y: torch.special.bessel_j0(y)))
+
+        def forward(self, x):
+            return self.layers(x)
+
+    words = (
+        r"layers.0 \(Function\) needs aten.special_bessel_j0.default, which is not among Fedax's operations: add it "
+        r"with @fedax.models.torch.operation\('aten.special_bessel_j0.default'\)"
+    )
+    with pytest.raises(FedaxError, match=words):
+        TorchModel(Mode()).init(KEY, rows())
+    operation("aten.special_bessel_j0.default")(jnp.cos)
+    try:
+        model, x = TorchModel(Mode()), rows()
+        params, state = model.init(KEY, x)
+        expected = np.cos(x @ params["layers.0.layer.weight"].T + params["layers.0.layer.bias"])
+        np.testing.assert_allclose(model.apply(params, state, x, None, False)[0], expected, atol=1e-5)
+    finally:
+        del OPERATIONS["aten.special_bessel_j0.default"]
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+REFUSED = {
+    "a branch": (lambda: Function(lambda y: y if y.sum() > 0 else -y), "depends on the data.*torch.where"),
+    "a number": (lambda: Function(lambda y: y * y.max().item()), "a number is taken out of a tensor"),
+    "entries": (lambda: Function(lambda y: y[y > 0]), r"shape of aten.index.Tensor in Function depends on the data"),
+    "two outputs": (lambda: Function(lambda y: (y, y)), "gives a tuple of 2 tensors: the loss takes one tensor"),
+    "a dictionary": (lambda: Function(lambda y: {"a": y, "b": y}), "gives a dictionary of a, b"),
+    "rows": (lambda: nn.Linear(4, 2), r"Linear does not take rows of shape \(3,\)"),
+    "no values": (lambda: nn.Linear(3, 2, device="meta"), "'weight' is on the device meta"),
+    "complex": (lambda: nn.Linear(3, 2, dtype=torch.complex64), "'weight' is complex"),
+    "lazy": (lambda: nn.LazyLinear(2), "'weight' has no shape yet: call the module once"),
+    "momentum": (lambda: nn.BatchNorm1d(3, momentum=None), "BatchNorm1d has momentum=None"),
+    "max_norm": (lambda: nn.Sequential(nn.Embedding(3, 2, max_norm=1.0)), "0 has max_norm, which changes weights"),
+    "frozen": (lambda: nn.Linear(3, 2).requires_grad_(False), "has no parameter that needs a gradient"),
+    "backward": (lambda: Function(Straight.apply), "calls Straight, an autograd.Function, whose backward"),
+    "no reset": (
+        lambda: TorchModel(nn.ParameterList([torch.ones(3)]), init="anew"),
+        "init must be 'module' or 'reset', not 'anew'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_are_one_sentence(case):
+    make, words = REFUSED[case]
+
+    def trained():
+        model, x = TorchModel(make()), rows()
+        model.apply(*model.init(KEY, x), x, KEY, True)
+
+    with pytest.raises(FedaxError, match=words) as refused:
+        trained()
+    assert "\n" not in str(refused.value)
+
+
+def test_one_row_in_training_with_batch_normalisation():
+    model = TorchModel(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    params, state = model.init(KEY, rows(1))
+    with pytest.raises(FedaxError, match="batch normalisation in Sequential needs two rows or more in training"):
+        model.apply(params, state, rows(1), KEY, True)
+
+
+def test_a_state_dict_of_another_architecture():
+    model = TorchModel(nn.Linear(3, 2))
+    params, _ = model.init(KEY, rows())
+    with pytest.raises(
+        FedaxError, match=r"'weight' has shape \(2, 3\) and in Linear \(2, 4\): .* another architecture"
+    ):
+        TorchModel(nn.Linear(4, 2)).state_dict(params)
+    with pytest.raises(FedaxError, match=r"'0.weight' is not in Linear"):
+        model.state_dict({"0.weight": params["weight"]})
+
+
+def test_parameters_without_reset():
+    net = Function(lambda y: y)
+    net.own = nn.Parameter(torch.ones(3))
+    with pytest.raises(FedaxError, match=r"the module \(Function\) has parameters of its own and no reset_parameters"):
+        TorchModel(net, init="reset").init(KEY, rows())
+
+
+def federation(clients=4, n=24):
+    truth = RNG.normal(size=3)
+    made = []
+    for _ in range(clients):
+        x = rows(n)
+        made.append({"x": x, "y": (x @ truth > 0).astype(np.int32)})
+    return fedax.Federation.from_clients(made)
+
+
+OPTIONS = {"rounds": 6, "cohort": 3, "local_steps": 4, "batch_size": 8, "eval_every": 3}
+
+
+@pytest.mark.parametrize("executor", ["batched", "looped"])
+def test_a_run_and_back(executor):
+    """Batch normalisation, dropout, a frozen layer and tied weights through the engine."""
+    net = Net()
+    before = {name: t.clone() for name, t in net.state_dict().items()}
+    problem = fedax.Problem(net, loss="cross_entropy")
+    result = fedax.simulate(
+        problem, federation(), fedax.FedAvg(lr=0.1), executor=executor, model_state="average", **OPTIONS
+    )
+    assert all(torch.equal(net.state_dict()[name], before[name]) for name in before)
+    trained = result.to_torch(net).eval()
+    x = rows()
+    expected = problem.outputs(result.model, {"x": jnp.asarray(x)})
+    np.testing.assert_allclose(trained(torch.tensor(x)).detach(), expected, atol=1e-5)
+    assert torch.equal(trained.fixed.weight, net.fixed.weight)
+    assert not torch.equal(trained.norm.running_mean, net.norm.running_mean)
+
+
+def test_personal_models_back():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    problem = fedax.Problem(net, loss="cross_entropy")
+    result = fedax.simulate(problem, federation(), fedax.Ditto(lr=0.1, lam=0.1), **OPTIONS)
+    one, two = (result.personal_to_torch(client, net) for client in (0, 1))
+    assert not torch.equal(one[0].weight, two[0].weight)
+    np.testing.assert_allclose(one[0].weight.detach(), result.personal(0)["0.weight"])
+
+
+def test_pytorch_is_not_imported_unless_a_module_is_given():
+    code = "import sys, fedax; fedax.Problem(loss='mse', model=(print, print)); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_pytorch(monkeypatch):
+    from fedax.models.torch import refusals
+
+    refusals.installed.cache_clear()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    try:
+        with pytest.raises(FedaxError, match=r"a PyTorch module needs PyTorch: pip install 'fedax\[torch\]'"):
+            refusals.installed()
+    finally:
+        refusals.installed.cache_clear()
+
+
+def test_federations_from_datasets():
+    x, y = torch.randn(12, 3), torch.arange(12) % 2
+    whole = torch.utils.data.TensorDataset(x, y)
+    parts = torch.utils.data.random_split(whole, [5, 7])
+    given = fedax.data.from_torch([parts[0], torch.utils.data.DataLoader(parts[1], batch_size=2)], split=None)
+    np.testing.assert_array_equal(given.train.count, [5, 7])
+    np.testing.assert_array_equal(given.client(0)["x"], x[parts[0].indices])
+    np.testing.assert_array_equal(given.client(1)["y"], y[parts[1].indices])
+    divided = fedax.data.from_torch(whole, partition=fedax.data.IID(3), seed=1)
+    assert (divided.clients, divided.rows) == (3, 12)
+    with pytest.raises(FedaxError, match="one dataset needs partition=, or give a list of datasets"):
+        fedax.data.from_torch(whole)
+
+
+def test_the_pages_script():
+    """The lines of docs/pytorch.md, on fewer rounds."""
+    page = (Path(__file__).parent.parent / "docs" / "pytorch.md").read_text()
+    script = page.split("```python\n")[1].split("```")[0]
+    exec(script.replace("rounds=50", "rounds=2"), {})
+
+
+def test_a_module_by_its_name_from_outside(tmp_path):
+    """As an experiment file names it: a class, made with the file's options and the data's number of outputs."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\n"
+        "class Net(torch.nn.Sequential):\n"
+        "    def __init__(self, outputs, width=4):\n"
+        "        super().__init__(torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Linear(width, outputs))\n"
+    )
+    net = fedax.models.model(f"{path}:Net", outputs=2, width=5)
+    problem = fedax.Problem(net, loss="cross_entropy")
+    result = fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), out=tmp_path / "run", **OPTIONS)
+    assert fedax.load(tmp_path / "run").model["0.weight"].shape == (5, 3)
+    assert result.to_torch(net)[2].bias.shape == (2,)
