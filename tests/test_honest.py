@@ -31,7 +31,7 @@ def problem(**options):
 
 def test_the_constant_predictor_knows_the_shares_alone():
     made = federation()
-    found = constant_predictor(problem(metrics=["auc", "average_precision"]), made, ["test"])
+    found = constant_predictor(problem(metrics=["auc", "average_precision"]), made, ["test"], personal=True)
     y = np.concatenate([made.client(i, "test")["y"] for i in range(4)])
     train = np.concatenate([made.client(i)["y"] for i in range(4)])
     values = found["values"]

@@ -17,7 +17,7 @@ from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
 from fedax.evaluation.assessment import assess
-from fedax.evaluation.constant import constant_predictor
+from fedax.evaluation.constant import MOST, constant_predictor
 from fedax.outside import is_outside
 from fedax.prediction.predictor import described_model
 from fedax.problem import Problem
@@ -63,14 +63,14 @@ def assessment(run: Prepared) -> Callable[[Any], dict[str, Any]]:
     """A function of a run's result that says what its model must beat, and of one on a table how good it is in more
     than one number. It holds on to the data, and to nothing on the devices."""
     problem, trained, whole = run.problem, run.federation, run.whole
-    parts, shared = list(run.meters), run.algorithm.shared
+    parts, shared, own_models = list(run.meters), run.algorithm.shared, run.algorithm.personalised
 
     def made(result: Any) -> dict[str, Any]:
-        constant = constant_predictor(problem, trained, parts)
+        constant = constant_predictor(problem, trained, parts, personal=own_models)
         found: dict[str, Any] = {} if constant is None else {"constant": constant}
         prepared = whole.info.get("preparation")
         if isinstance(prepared, Preparation) and problem.model is not None:
-            own = result.personal if result.has_personal else None
+            own = result.personal if result.has_personal and whole.clients <= MOST else None
             found["quality"] = assess(problem, whole, prepared.labels, result.model if shared else None, own)
         return found
 

@@ -7,7 +7,7 @@ constant a client, from the client's own training rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,15 @@ from fedax.problem.losses import row_loss
 
 Array = np.ndarray[Any, Any]
 CLASSES = ("cross_entropy", "logistic")
+MOST = 500  # clients with a constant each
 
 
-def constant_predictor(problem: Problem, federation: Federation, parts: Iterable[str]) -> dict[str, Any] | None:
+def constant_predictor(
+    problem: Problem, federation: Federation, parts: Iterable[str], *, personal: bool = False
+) -> dict[str, Any] | None:
     """Its name, and its metrics on some parts as a history has them; None where the loss is of the user's own.
+
+    personal: with those of one constant a client.
 
     >>> from fedax.models import model
     >>> clients = Federation.from_clients([{"x": np.zeros((4, 1)), "y": np.array([0, 0, 0, 1])}])
@@ -32,24 +37,20 @@ def constant_predictor(problem: Problem, federation: Federation, parts: Iterable
     y = federation.arrays.get("y")
     if y is None or problem.builtin is None or problem.model is None:
         return None
-    if problem.builtin in CLASSES and y.ndim > 1:
+    if problem.builtin in CLASSES and (y.ndim > 1 or y.dtype.kind not in "biuf"):
         return None  # a label for each position
-    outputs = 1 if problem.builtin == "logistic" else int(y.max()) + 1
-    outputs = max(outputs, getattr(problem.model, "outputs", outputs) if problem.builtin == "cross_entropy" else 0)
+    outputs = max(int(y.max()) + 1, getattr(problem.model, "outputs", 1)) if problem.builtin == "cross_entropy" else 1
     whole = _constant(problem.builtin, y[_rows(federation.train)], outputs)
     values: dict[str, float] = {}
     for part in parts:
         rows = federation.part(part)
-        index = _rows(rows)
-        if not len(index):
+        if not rows.count.any():
             continue
-        z = np.broadcast_to(whole, (len(index), *whole.shape))
-        values |= {f"{part}_{name}": value for name, value in _measure(problem, z, y[index]).items()}
-        if federation.clients > 1:
-            own = [_constant(problem.builtin, y[federation.train.of(i)], outputs) for i in range(federation.clients)]
-            z = np.concatenate([np.broadcast_to(c, (n, *c.shape)) for c, n in zip(own, rows.count, strict=True)])
-            mine = np.concatenate([np.arange(s, s + n) for s, n in zip(rows.start, rows.count, strict=True)])
-            values |= {f"personal_{part}_{name}": value for name, value in _measure(problem, z, y[mine]).items()}
+        values |= _measure(f"{part}_", problem, [(whole, y[_rows(rows)])])
+        if personal and 1 < federation.clients <= MOST:
+            mine = [i for i in range(federation.clients) if rows.count[i]]
+            own = [(_constant(problem.builtin, y[federation.train.of(i)], outputs), y[rows.of(i)]) for i in mine]
+            values |= _measure(f"personal_{part}_", problem, own)
     return {"name": "Majority class" if problem.builtin in CLASSES else "Mean", "values": values}
 
 
@@ -72,19 +73,20 @@ def _constant(loss: str, y: Array, outputs: int) -> Array:
     return made
 
 
-def _measure(problem: Problem, z: Array, y: Array) -> dict[str, float]:
+def _measure(prefix: str, problem: Problem, held: Sequence[tuple[Array, Array]]) -> dict[str, float]:
+    """The metrics of constants on some rows each: (outputs, labels); the records of equal labels are computed once."""
     import jax.numpy as jnp
 
     loss, right = row_loss(str(problem.builtin))
-    outputs, labels = jnp.asarray(z), jnp.asarray(y)
-    found = {}
-    for name, metric in problem.metrics.items():
-        if name == "loss":
-            value = float(jnp.mean(loss(outputs, labels)))
-        elif name == "accuracy":
-            value = float(jnp.mean(right(outputs, labels))) if right is not None else np.nan
-        else:
-            value = metric.of(metric.rows(outputs, labels))
-        if np.isfinite(value):
-            found[name] = value
-    return found
+    own: dict[str, Callable[[Any, Any], Any] | None] = {"loss": loss, "accuracy": right}
+    statistics: dict[str, list[Array]] = {}
+    for constant, labels in held:
+        known, of = np.unique(labels, return_inverse=True, axis=0)
+        z, y = jnp.asarray(np.broadcast_to(constant, (len(known), *constant.shape))), jnp.asarray(known)
+        for name, metric in problem.metrics.items():
+            rows = own.get(name, metric.rows)
+            if rows is not None:
+                records = np.asarray(rows(z, y), np.float64)[of.ravel()]
+                statistics.setdefault(name, []).append(metric.statistic_of(records))
+    found = {name: problem.metrics[name].merged(parts) for name, parts in statistics.items()}
+    return {f"{prefix}{name}": value for name, value in found.items() if np.isfinite(value)}

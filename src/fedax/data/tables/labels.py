@@ -108,7 +108,7 @@ def _task(kind: str, known: Array, some_missing: bool, name: str) -> tuple[Task 
     """What whole and decimal numbers are; where that cannot be told, the sentence that asks for it."""
     if kind in ("words", "boolean"):
         return "classification", []
-    different = len(np.unique(known[:2000])) if len(known) > 2000 else len(np.unique(known))
+    different = len(np.unique(known))
     whole = bool(np.all(known == np.floor(known)))
     ask = 'task = "regression" or task = "classification" must say what it is'
     if kind == "whole":
