@@ -311,6 +311,10 @@ def test_bad_tables_at_prediction():
     ):
         assert sentence in str(raised.value)
     assert "column 'smokes' has 'perhaps' at row 1: it must be true or false" in str(raised.value)
+    with pytest.raises(FedaxError, match="column 'blood' has '3' at row 1: it must be a word, as in training"):
+        frame = patients()
+        words = from_table(frame[frame["blood"] != "0"], **GOOD, missing="fill").info["preparation"]
+        words.transform(new.assign(blood=3))
     strict = from_table(patients().dropna(), **GOOD).info["preparation"]
     with pytest.raises(FedaxError, match="cells are missing: column 'crp' in 4 of 4 rows"):
         strict.transform(new.dropna(subset=["blood", "age"]).assign(crp=np.nan).head(5))

@@ -144,6 +144,8 @@ def parse_column(column: Column, given: Any) -> tuple[Any, Any]:
     kind = column["kind"]
     if kind == "date":
         return dates(given, column["form"])
+    if kind == "category" and given.dtype.kind in "iuf" and column.get("values") and not _any_number(column["values"]):
+        return texts(given)[0], given.notna().to_numpy()  # numbers where training rows have words
     return {"number": numbers, "boolean": booleans, "category": texts}[kind](given)
 
 
@@ -228,11 +230,12 @@ def absurd(values: Any) -> Any:
 
 def _wrong(kind: str, values: Any, bad: Any, frame: Any, name: Any) -> list[str]:
     """What is wrong with a column's cells, each after 'column ... has'."""
-    words = {"number": "a number", "boolean": "true or false", "date": "a date of the column's form", "category": ""}
+    words = {"number": "a number", "boolean": "true or false", "date": "a date of the column's form"}
+    words["category"] = "a word, as in training"
     found = []
     if bad.any():
         shown = str(frame[name].iloc[int(np.argmax(bad))])
-        found.append(f"{shown!r} at row {first_row(bad)}: it must be {words[kind]}, as {_of(bad, len(values))} is not")
+        found.append(f"{shown!r} at row {first_row(bad)}: it must be {words[kind]} ({_of(bad, len(values))})")
     far = absurd(values) if kind != "category" else np.zeros(0, bool)
     if far.any():
         value = float(values[int(np.argmax(far))])
@@ -243,7 +246,7 @@ def _wrong(kind: str, values: Any, bad: Any, frame: Any, name: Any) -> list[str]
 
 def _of(which: Any, rows: int) -> str:
     count = int(which.sum())
-    return f"{count:,} of {rows:,} cells" if rows > 1 else "the only cell"
+    return f"{count:,} of {rows:,} cells"
 
 
 def _rows(which: Any) -> str:
@@ -253,6 +256,10 @@ def _rows(which: Any) -> str:
 def _columns(names: Sequence[str]) -> str:
     listed = ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     return f"column {listed}" if len(names) == 1 else f"columns {listed}"
+
+
+def _any_number(values: Sequence[str]) -> bool:
+    return any(value.strip().lstrip("+-").replace(".", "", 1).isdigit() for value in values)
 
 
 def _none(column: Any) -> Any:
