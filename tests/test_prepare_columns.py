@@ -202,6 +202,19 @@ def test_the_preparation_is_saved_and_read_back():
     assert (again.features, again.labels, again.clients) == (made.features, ("no", "yes"), ("bergen", "bodo", "oslo"))
 
 
+def test_a_site_makes_its_own_arrays_by_a_shared_preparation():
+    """As a client over a network does: the preparation comes as JSON, the rows never leave."""
+    frame = patients()
+    made = from_table(frame, **GOOD, missing="fill", split=None)
+    sent = Preparation.from_json(json.loads(json.dumps(made.info["preparation"].as_json())))
+    for i, name in enumerate(made.names):
+        own = sent.arrays(frame[frame["hospital"] == name])
+        np.testing.assert_allclose(np.sort(own["x"], axis=0), np.sort(made.client(i)["x"], axis=0), rtol=1e-6)
+        assert own["y"].sum() == made.client(i)["y"].sum()
+    with pytest.raises(FedaxError, match=r"the label 'ill' has 'perhaps' at row 1: it must be one of no, yes \(3 of 3"):
+        sent.arrays(frame.head(3).assign(ill="perhaps"))
+
+
 def test_a_partition_that_changes_features_still_does():
     frame = patients()[["crp", "age", "ill"]].dropna()
     plain = from_table(frame, label="ill", partition=IID(2), split=None)
@@ -311,9 +324,9 @@ def test_bad_tables_at_prediction():
     ):
         assert sentence in str(raised.value)
     assert "column 'smokes' has 'perhaps' at row 1: it must be true or false" in str(raised.value)
+    frame = patients()
+    words = from_table(frame[frame["blood"] != "0"], **GOOD, missing="fill").info["preparation"]
     with pytest.raises(FedaxError, match="column 'blood' has '3' at row 1: it must be a word, as in training"):
-        frame = patients()
-        words = from_table(frame[frame["blood"] != "0"], **GOOD, missing="fill").info["preparation"]
         words.transform(new.assign(blood=3))
     strict = from_table(patients().dropna(), **GOOD).info["preparation"]
     with pytest.raises(FedaxError, match="cells are missing: column 'crp' in 4 of 4 rows"):

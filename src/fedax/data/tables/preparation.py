@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedax.data.checks import Array
-from fedax.data.tables.applying import encode, feature_names, parse
+from fedax.data.tables.applying import encode, feature_names, first_row, numbers, parse, texts
 from fedax.data.tables.fitting import Ask, fit
 from fedax.data.tables.labels import Task
 from fedax.data.tables.table import Table, refuse
@@ -58,6 +60,22 @@ class Preparation:
         made: Array = encode(self.columns, cells)
         return made
 
+    def arrays(self, frame: Any, owner: str = "the table") -> dict[str, Array]:
+        """The arrays `x` and `y` of a place's own table with labels, for a client that brings its rows to a network."""
+        x, given = self.transform(frame, owner), frame[self.label] if self.label in frame.columns else None
+        if given is None:
+            raise FedaxError(f"{owner} has no label column {self.label!r}")
+        values, bad = numbers(given) if self.labels is None else _coded(given, self.labels)
+        wrong = bad | np.isnan(values)
+        if wrong.any():
+            allowed = "a number" if self.labels is None else f"one of {', '.join(map(str, self.labels))}"
+            shown = str(given.iloc[int(wrong.argmax())])
+            raise FedaxError(
+                f"{owner}: the label {self.label!r} has {shown!r} at row {first_row(wrong)}: it must be {allowed} "
+                f"({int(wrong.sum()):,} of {len(wrong):,} rows)"
+            )
+        return {"x": x, "y": np.asarray(values).astype(np.float32 if self.labels is None else np.int32)}
+
     def as_json(self) -> dict[str, Any]:
         """As plain lists, numbers and texts."""
         return dataclasses.asdict(self) | {"columns": list(self.columns), "features": self.features}
@@ -71,3 +89,10 @@ class Preparation:
             return cls(*given, tuple(content["clients"]), content["left_out"])
         except (KeyError, TypeError) as error:
             raise FedaxError(f"the preparation cannot be read: {error}") from None
+
+
+def _coded(column: Any, labels: Sequence[Any]) -> tuple[Array, Array]:
+    """The numbers of a column's classes, NaN for what is none."""
+    place = {str(label): float(i) for i, label in enumerate(labels)}
+    code = np.array([place.get(str(value), np.nan) for value in texts(column)[0]])
+    return code, np.isnan(code)
