@@ -347,6 +347,12 @@ def test_weights_are_one_on_average_over_training_rows():
     np.testing.assert_allclose(np.sort(given.arrays["weight"]), np.arange(200) / 99.5, rtol=1e-5)
 
 
+def test_other_separators_are_named(tmp_path):
+    patients(20).to_csv(tmp_path / "patients.csv", index=False, sep=";")
+    with pytest.raises(FedaxError, match="has semicolons between its columns: a CSV file must have commas"):
+        load("csv", path=str(tmp_path / "patients.csv"), **GOOD)
+
+
 # Many columns
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedax.data.tables.kinds import Column
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".txt", ".parquet", ".pq")
+SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
 SHOWN = 100  # columns
 
 

@@ -31,6 +31,7 @@ def read_csv(path: str | Path) -> Any:
     file = own_file(path)
     try:
         header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False)
+        _refuse_other_separators(header, file)
         twice = header.iloc[0][header.iloc[0].duplicated()]
         if len(twice):
             raise FedaxError(f"{file} has two columns named {twice.iloc[0]!r}: names must be distinct")
@@ -39,6 +40,15 @@ def read_csv(path: str | Path) -> Any:
         if isinstance(error, FedaxError):
             raise
         raise FedaxError(f"{file} is not a CSV file: {reason(error)}") from error
+
+
+def _refuse_other_separators(header: Any, file: Path) -> None:
+    """Refuse a file whose header is one name with separators in it."""
+    first = str(header.iloc[0, 0])
+    found = next((mark for mark in (";", "\t", "|") if mark in first), None)
+    if header.shape[1] == 1 and found is not None:
+        name = {";": "semicolons", "\t": "tabs", "|": "bars"}[found]
+        raise FedaxError(f"{file} has {name} between its columns: a CSV file must have commas, and decimal points")
 
 
 def parquet(path: str, **columns: Any) -> Table:
