@@ -32,12 +32,8 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedax.errors import FedaxError
-
-if TYPE_CHECKING:
-    from jax.sharding import Mesh, NamedSharding
 
 CPUINFO = Path("/proc/cpuinfo")
 log = logging.getLogger("fedax")
@@ -113,11 +109,19 @@ def is_main_process() -> bool:
     return os.environ.get("FEDAX_PROCESS") in (None, "", "0")
 
 
-def readable(mesh: Mesh) -> NamedSharding | None:
-    """How a program's results lie so that every process can read them: as XLA likes, where there is one process."""
-    from jax.sharding import NamedSharding, PartitionSpec
+def process_count() -> int:
+    """How many processes the run has that this one belongs to, or is about to belong to.
 
-    return NamedSharding(mesh, PartitionSpec()) if mesh.is_multi_process else None
+    >>> process_count()
+    1
+    """
+    if "jax" in sys.modules:
+        import jax
+
+        if jax.distributed.is_initialized():
+            return int(jax.process_count())
+    asked = os.environ.get("FEDAX_PROCESSES", "")
+    return int(asked) if asked.isdigit() else 1
 
 
 def agreed(value: int) -> int:

@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm
+from fedax.client import shares
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
 from fedax.client.round import Client
@@ -145,6 +146,8 @@ def cohort_program(
             return (upload, squares(upload, new, state)), new
 
         stacked = rounds and algorithm.aggregate != "mean"
+        if divided:
+            who = shares.client_at(who)
 
         def chunk(total: Any, part: Any) -> Any:
             at, number, weight, rows = part
@@ -160,32 +163,49 @@ def cohort_program(
         def take(at: Any) -> Any:
             return jax.tree.map(lambda a: a.at[at].get(mode="promise_in_bounds"), states)
 
-        at = who if table else jnp.arange(len(who))
+        at = who // shares.processes(mesh) if table and divided else who if table else jnp.arange(len(who))
         parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk, *a.shape[1:]), (at, who, weights, rows))
         total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0], jax.tree.map(lambda a: a[0], rows))[0]))
+        run = functools.partial(_unless_empty, chunk) if divided else chunk
         if len(parts[0]) == 1:
-            total, (new, uploads) = chunk(total, jax.tree.map(lambda a: a[0], parts))
+            total, (new, uploads) = run(total, jax.tree.map(lambda a: a[0], parts))
         else:
-            total, made = jax.lax.scan(chunk, total, parts)
+            total, made = jax.lax.scan(run, total, parts)
             new, uploads = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), made)
         weight = weights.sum()
         if executor.devices > 1:
-            total, weight = jax.lax.psum((total, weight), "clients")
+            total, weight = jax.lax.psum((total, weight), mesh.axis_names)
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
         if not stacked:
             return mean, new, measured
         if executor.devices > 1:  # in the order of the cohort
-            uploads, weights = jax.tree.map(lambda a: jax.lax.all_gather(a, "clients", tiled=True), (uploads, weights))
+            uploads, weights = jax.tree.map(
+                lambda a: jax.lax.all_gather(a, mesh.axis_names, tiled=True), (uploads, weights)
+            )
         return algorithm.aggregate(uploads, weights), new, measured
 
-    spread, same = P("clients"), P()
-    return jax.shard_map(
-        device,
-        mesh=mesh,
-        in_specs=(same, same, same if table else spread, spread, spread, spread, same, same, same),
-        out_specs=(same, spread, same),
-        check_vma=False,
-    )
+    divided, spread, same = shares.is_divided(mesh), shares.over_devices(mesh), P()
+
+    def run(*given: Any) -> Any:
+        states = shares.over_processes(mesh) if table else spread
+        return jax.shard_map(
+            device,
+            mesh=mesh,
+            in_specs=(same, same, states, spread, spread, spread, same, same, given[-1].specs(mesh)),
+            out_specs=(same, spread, same),
+            check_vma=False,
+        )(*given)
+
+    return run
+
+
+def _unless_empty(chunk: Callable[..., Any], total: Any, part: Any) -> Any:
+    """A chunk of clients, if any of them takes part: a process has fewer in some rounds than in others."""
+
+    def none(total: Any, part: Any) -> Any:
+        return total, zeros(jax.eval_shape(chunk, total, part)[1])
+
+    return jax.lax.cond(jnp.any(part[2] > 0), chunk, none, total, part)
 
 
 def squares(upload: Any, new: Any, old: Any) -> jax.Array:

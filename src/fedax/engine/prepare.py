@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.with_model_state import WithModelState, bare
+from fedax.client import shares
 from fedax.client.cost import Cost, cost
-from fedax.client.device_data import Data, Disk, place_data
+from fedax.client.device_data import Data, Disk, Divided, place_data
+from fedax.client.draws import busiest_process
 from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
@@ -34,7 +36,7 @@ from fedax.evaluation import Meter, Meters, smoothness
 from fedax.model_state import WithState, parted
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
-from fedax.runtime import configure, is_main_process
+from fedax.runtime import configure, process_count
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
@@ -90,6 +92,11 @@ class Prepared:
         seen, unseen = hold_out(whole.clients, config.unseen, config.seed)
         trained = whole.subset(seen) if len(unseen) else federation
         plan, steps = make_plan(trained, config, cohort=config.cohort)
+        if process_count() > plan.clients:
+            raise FedaxError(
+                f"the run has {process_count()} processes, more than the {plan.clients} clients that train: "
+                "each process must hold at least one"
+            )
         if algorithm.lockstep and not plan.equal_steps:
             found = f"local_epochs={config.local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
@@ -99,9 +106,10 @@ class Prepared:
         algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
         engine = _engine(problem, trained, plan, steps, config, x0)
         placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
-        measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.place, placed)
+        others = [shown.part(part) for part in ("validation", "test")]
+        measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.mesh, placed, others)
         data: Data | Disk = measured
-        if isinstance(data, Disk):
+        if isinstance(data, Disk) and not isinstance(data, Divided):
             engine.draws.rounds = 1  # a round's rows come with its call
         if isinstance(trained, Lazy):
             data = engine.place(Data.of({}, trained.train, steps, trained.make))
@@ -197,17 +205,23 @@ def _engine(
     if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
         made_rows = plan.max_rows * sum(array[0].size for array in arrays.values())
         chunk = max(1, MADE // max(size(x0), made_rows))
-    executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk)
+    seed, processes = jax.random.key(config.seed), process_count()
+    most = None if processes == 1 else busiest_process(plan, processes, seed, config.rounds)
+    executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk, most)
     made = DebugEngine if executor.name == "debug" else Engine
-    return made(problem, plan, executor, mesh, jax.random.key(config.seed), config.rounds)
+    return made(problem, plan, executor, mesh, seed, config.rounds)
 
 
 def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
-    """Where clients' states are kept, if not on the devices."""
-    kept = None if config.folder is None or not is_main_process() else config.folder / CHECKPOINTS / STATES
-    plan, copies = engine.plan, 0 if engine.executor.name == "debug" else engine.executor.devices
+    """Where the states of the clients that this process holds are kept, if not on the devices."""
+    plan, processes = engine.plan, shares.processes(engine.mesh)
+    own = config.folder is None or processes > 1  # a file of its own; checkpoints are in another
+    kept = None if own or config.folder is None else config.folder / CHECKPOINTS / STATES
+    copies = 0 if engine.executor.name == "debug" else engine.executor.devices // processes
+    clients, cohort = shares.share(engine.mesh, plan.clients), min(plan.cohort, engine.executor.places // processes)
     packing = Packing(algorithm.client_init(x0))
-    return choose_store(packing, plan.clients, plan.cohort, config.rounds, copies, config.state_budget, kept)
+    store = choose_store(packing, clients, cohort, config.rounds, copies, config.state_budget, kept)
+    return None if store is None else Store(packing, plan.clients, store.slots)
 
 
 def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federation, seed: int) -> Vector:

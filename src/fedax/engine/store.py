@@ -171,10 +171,14 @@ class Store:
 
     def take(self, who: Any) -> Any:
         """The states of some clients, stacked."""
+        return self.packing.unpack(self.take_rows(who))
+
+    def take_rows(self, who: Any) -> Bytes:
+        """The packed states of some clients."""
         at = self.table[np.asarray(who)]
         rows = np.repeat(self.packing.first[None], len(at), axis=0)
         rows[at >= 0] = self.slots.read(at[at >= 0])
-        return self.packing.unpack(rows)
+        return rows
 
     def put(self, who: Any, states: Any) -> None:
         """Write the states of some clients, each named once."""
