@@ -8,8 +8,9 @@ clients is about twice as fast for small models. The count can be set only befor
 
 A run may be spread over several processes, on one machine or on many: each is started alike, with FEDAX_COORDINATOR,
 the address and port of the first, FEDAX_PROCESSES, how many there are, and FEDAX_PROCESS, its own number from 0 on.
-All do the same and hold the same; clients of a cohort are shared out over the devices of all, and process 0 alone
-writes files and speaks. What depends on the clock or on the user is decided by process 0 (`agreed`).
+The tasks of one `srun` are found by JAX's own detection of Slurm. Clients are divided over the processes (see
+`fedax.client.shares`), and process 0 alone writes files and speaks. What depends on the clock or on the user is decided
+by process 0 (`agreed`).
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
 user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
@@ -31,11 +32,14 @@ import re
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, LostProcessError
 
 CPUINFO = Path("/proc/cpuinfo")
+# what Gloo and JAX's coordination service say when they cannot reach a process
+_GONE = re.compile(r"Gloo|NCCL|Connection (reset|closed|refused)|coordination service|DEADLINE_EXCEEDED|UNAVAILABLE")
 log = logging.getLogger("fedax")
 
 
@@ -83,9 +87,13 @@ def use_all_cores() -> None:
 
 def join_processes() -> None:
     """Become one of several processes, if the environment says so; waits until all are there."""
-    names = ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
-    coordinator, processes, process = (os.environ.get(name, "") for name in names)
+    coordinator, processes, process = _asked()
     if not (coordinator or processes or process):
+        if _slurm_tasks() > 1:
+            import jax
+
+            if not jax.distributed.is_initialized():
+                jax.distributed.initialize()
         return
     if not re.fullmatch(r"[^:\s]+:\d+", coordinator):
         raise FedaxError(f"FEDAX_COORDINATOR must be host:port, such as 10.0.0.1:9000, not {coordinator!r}")
@@ -96,7 +104,23 @@ def join_processes() -> None:
     import jax
 
     if not jax.distributed.is_initialized():
-        jax.distributed.initialize(coordinator, int(processes), int(process))
+        host = coordinator.rpartition(":")[0]
+        only_here = coordinator if host in ("127.0.0.1", "localhost") else None  # else it listens on all addresses
+        jax.distributed.initialize(coordinator, int(processes), int(process), coordinator_bind_address=only_here)
+
+
+def _asked() -> tuple[str, str, str]:
+    """The coordinator, the number of processes and the number of this one, as the environment says."""
+    coordinator, processes, process = (
+        os.environ.get(name, "") for name in ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
+    )
+    return coordinator, processes, process
+
+
+def _slurm_tasks() -> int:
+    """How many tasks the `srun` has that this process is one of."""
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "")
+    return int(tasks) if tasks.isdigit() and "SLURM_PROCID" in os.environ else 1
 
 
 def is_main_process() -> bool:
@@ -106,7 +130,8 @@ def is_main_process() -> bool:
 
         if jax.distributed.is_initialized():
             return jax.process_index() == 0
-    return os.environ.get("FEDAX_PROCESS") in (None, "", "0")
+    number = _asked()[2] or (os.environ["SLURM_PROCID"] if _slurm_tasks() > 1 and not any(_asked()) else "0")
+    return number == "0"
 
 
 def process_count() -> int:
@@ -120,8 +145,36 @@ def process_count() -> int:
 
         if jax.distributed.is_initialized():
             return int(jax.process_count())
-    asked = os.environ.get("FEDAX_PROCESSES", "")
-    return int(asked) if asked.isdigit() else 1
+    asked = _asked()[1]
+    return int(asked) if asked.isdigit() else 1 if any(_asked()) else _slurm_tasks()
+
+
+@contextlib.contextmanager
+def noticing_losses() -> Iterator[None]:
+    """Say in one sentence that another process of the run is gone, where work with it fails."""
+    try:
+        yield
+    except Exception as error:
+        if process_count() > 1 and _GONE.search(str(error)) and not isinstance(error, FedaxError):
+            raise LostProcessError(
+                "another process of the run has ended, so this one stops: `fedax resume` with as many processes goes "
+                "on from the last checkpoint"
+            ) from error
+        raise
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Keep from the screen what libraries print while it lasts: Gloo greets every process that it meets."""
+    sys.stdout.flush()
+    before, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        os.close(nowhere)
 
 
 def agreed(value: int) -> int:

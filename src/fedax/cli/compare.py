@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out, overrides_of
-from fedax.cli.options import Budget, Debug, File, Log, Out, Quiet, Set
+from fedax.cli.launch import launched
+from fedax.cli.options import Budget, Debug, File, Log, Out, Processes, Quiet, Set
 from fedax.cli.tune import tune_first
 from fedax.errors import FedaxError
+from fedax.runtime import process_count
 
 
 def compare(
+    context: typer.Context,
     experiment: File,
     settings: Set = [],  # noqa: B006
     out: Out = None,
@@ -35,6 +38,7 @@ def compare(
         str | None, typer.Option("--by", metavar="METRIC", help="What tuning goes by, such as auc, rmse or loss.")
     ] = None,
     state_budget: Budget = None,
+    processes: Processes = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
@@ -81,8 +85,11 @@ def compare(
     if tune is None:
         if trials is not None:
             raise FedaxError(f"--trials is {trials}: it goes with --tune optuna")
-        carry_out(asked, out, quiet)
+        if not launched(context.obj, processes):
+            carry_out(asked, out, quiet)
         return
+    if (count := processes or process_count()) > 1:
+        raise FedaxError(f"--tune runs in one process, not in {count}")
     from fedax.runs.files import fresh
 
     folder = out or fresh(Path("runs"), asked.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
 from fedax.client import shares
@@ -17,7 +19,7 @@ from fedax.client.plan import Plan
 from fedax.engine.executors import Executor, choose, step_floats
 from fedax.errors import FedaxError
 from fedax.problem import Problem
-from fedax.runtime import cores, process_count
+from fedax.runtime import cores, process_count, unheard
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
@@ -57,7 +59,20 @@ def choose_devices(
     in_order = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     of_each = np.array(in_order).reshape(processes, -1)[:, : each.devices]
     mesh = Mesh(of_each, (shares.PROCESSES, "clients"))
+    _meet(mesh)
     return dataclasses.replace(each, devices=mesh.devices.size, places=each.places * processes), mesh
+
+
+@functools.cache
+def _meet(mesh: Mesh) -> None:
+    """Let devices that compute sums together find each other."""
+
+    def together(one: jax.Array) -> Any:
+        return jax.lax.psum(one, mesh.axis_names), jax.lax.psum(one, "clients")
+
+    program = jax.shard_map(together, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    with unheard():
+        jax.block_until_ready(jax.jit(program)(np.float32(1)))
 
 
 def say_once(advice: str) -> None:

@@ -173,8 +173,10 @@ def cohort_program(
             total, made = jax.lax.scan(run, total, parts)
             new, uploads = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), made)
         weight = weights.sum()
-        if executor.devices > 1:
-            total, weight = jax.lax.psum((total, weight), mesh.axis_names)
+        if divided:
+            total, weight = _sum_over(mesh, (total, weight))
+        elif executor.devices > 1:
+            total, weight = jax.lax.psum((total, weight), "clients")
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
         if not stacked:
             return mean, new, measured
@@ -197,6 +199,19 @@ def cohort_program(
         )(*given)
 
     return run
+
+
+def _sum_over(mesh: Mesh, tree: Any) -> Any:
+    """The sum over all devices, of all leaves at once: processes send one message and not one for each leaf."""
+    leaves, structure = jax.tree.flatten(tree)
+    kinds = list(dict.fromkeys(leaf.dtype for leaf in leaves))
+    flat = {kind: jnp.concatenate([leaf.ravel() for leaf in leaves if leaf.dtype == kind]) for kind in kinds}
+    sums = {kind: jax.lax.psum(array, mesh.axis_names) for kind, array in flat.items()}
+    made, at = [], dict.fromkeys(kinds, 0)
+    for leaf in leaves:
+        first, at[leaf.dtype] = at[leaf.dtype], at[leaf.dtype] + leaf.size
+        made.append(sums[leaf.dtype][first : at[leaf.dtype]].reshape(leaf.shape))
+    return jax.tree.unflatten(structure, made)
 
 
 def _unless_empty(chunk: Callable[..., Any], total: Any, part: Any) -> Any:

@@ -23,6 +23,7 @@ from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
+from fedax.engine.agreement import check_agreement
 from fedax.engine.config import RunConfig
 from fedax.engine.debug import DebugEngine
 from fedax.engine.devices import choose_devices
@@ -92,6 +93,7 @@ class Prepared:
         seen, unseen = hold_out(whole.clients, config.unseen, config.seed)
         trained = whole.subset(seen) if len(unseen) else federation
         plan, steps = make_plan(trained, config, cohort=config.cohort)
+        check_agreement(problem, in_memory(trained), algorithm, plan, config)
         if process_count() > plan.clients:
             raise FedaxError(
                 f"the run has {process_count()} processes, more than the {plan.clients} clients that train: "

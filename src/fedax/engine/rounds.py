@@ -276,9 +276,10 @@ def _written_here(mesh: Mesh) -> Any:
     """write(table, new, here, taking part) -> the table with the new states that each process' own clients have."""
 
     def write(table: Any, new: Any, here: Any, taking_part: Any) -> Any:
-        new, here, taking_part = jax.tree.map(
-            lambda a: jax.lax.all_gather(a, "clients", tiled=True), (new, here, taking_part)
-        )
+        if mesh.shape["clients"] > 1:
+            new, here, taking_part = jax.tree.map(
+                lambda a: jax.lax.all_gather(a, "clients", tiled=True), (new, here, taking_part)
+            )
 
         def rows(s: Any, v: Any) -> Any:
             at = jnp.where(taking_part, here // shares.processes(mesh), len(s))  # beyond the end: not written
