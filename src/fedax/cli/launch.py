@@ -63,14 +63,19 @@ def _start(arguments: Sequence[str], count: int, heard: Sequence[IO[bytes] | Non
 @contextlib.contextmanager
 def _ended_together(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Let Ctrl-C, which all of them get, be theirs; and leave none behind."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGTERM, _terminated)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
         for process in started:
             process.kill()
             process.wait()
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise Ended(128 + number)
 
 
 def _watch(started: Sequence[subprocess.Popen[bytes]]) -> int | None:
