@@ -95,6 +95,8 @@ def _watch(started: Sequence[subprocess.Popen[bytes]]) -> int | None:
 def _explain(first: int, started: Sequence[subprocess.Popen[bytes]], heard: Sequence[IO[bytes] | None]) -> int:
     """Say why the first that failed did, unless it had the screen and said so itself; the exit code."""
     code, file = started[first].returncode or 0, heard[first]
+    if code < 0 and (started[0].returncode or 0) > 0:  # it has said that another ended
+        return FAILED
     if code < 0:
         name = signal.Signals(-code).name
         ended = f"process {first} of {len(started)} was ended by {name}, so the others were stopped"
