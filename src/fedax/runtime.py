@@ -13,12 +13,13 @@ The tasks of one `srun` are found by JAX's own detection of Slurm. Clients are d
 by process 0 (`agreed`).
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
-user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
-not name it, so each kind has a directory of its own. Some versions of XLA take their own programs for another machine's
-and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch with a directory reads a small
-program back and listens, and leaves the cache off where that is not silent. FEDAX_COMPILE_CACHE=1 turns it on anywhere,
-0 off; whoever has set JAX's own directory keeps that. JAX writes entries in place: one that was cut short, or is being
-written by another process, cannot be read and is compiled anew, without a word.
+user's own cache, which may be emptied at any time. Machine code is for one kind of processor and of accelerator, and
+JAX's own key does not name the processor, so each kind has a directory of its own. Some versions of XLA take their own
+programs for another machine's and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch
+with a directory reads a small program back and listens, and leaves the cache off where that is not silent.
+FEDAX_COMPILE_CACHE=1 turns it on anywhere, 0 off; whoever has set JAX's own directory keeps that. JAX writes entries in
+place: one that was cut short or damaged, or is being written by another process, cannot be read and is compiled anew,
+without a word; so are all where the directory cannot be written.
 """
 
 from __future__ import annotations
@@ -204,7 +205,8 @@ def keep_programs() -> None:
     machine = _machine()
     if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or machine):
         return
-    kind = hashlib.sha256(f"{jax.__version__} {jaxlib_version} {machine}".encode()).hexdigest()[:12]
+    made_by = f"{jax.__version__} {jaxlib_version} {machine}{_accelerators()}"
+    kind = hashlib.sha256(made_by.encode()).hexdigest()[:12]
     folder = user_cache() / "programs" / kind
     with contextlib.suppress(OSError):  # no place to keep them: they are compiled anew
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # what is in there is run
@@ -212,8 +214,18 @@ def keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
-        if not asked and not _silent(folder / "silent"):
-            jax.config.update("jax_compilation_cache_dir", None)
+        if asked or _silent(folder / "silent"):
+            return
+    jax.config.update("jax_compilation_cache_dir", None)
+
+
+def _accelerators() -> str:
+    """The kinds of devices that JAX computes on, if they are no CPUs."""
+    import jax
+
+    if jax.default_backend() == "cpu":
+        return ""
+    return " ".join(sorted({device.device_kind for device in jax.local_devices()}))
 
 
 def _machine() -> str:
@@ -229,7 +241,7 @@ def _silent(noted: Path) -> bool:
     """Whether XLA reads a kept program without a word, as was noted or is found out now."""
     if not noted.exists():
         noted.write_text("" if _said_on_reading() else "yes")
-    return bool(noted.read_text())
+    return bool(noted.read_bytes())
 
 
 def _said_on_reading() -> bytes:

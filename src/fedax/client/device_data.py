@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from fedax import platforms
 from fedax.client import shares
 from fedax.client.draws import minibatches_program
 from fedax.client.plan import Plan
@@ -126,16 +127,16 @@ def place_data(
         if isinstance(placed, Divided) and placed.holds(arrays, (rows, *others)):
             return placed.working(steps)
         holding = Holding.of(mesh, (rows, *others))
-        if not too_large(arrays) or holding.length * _row_bytes(arrays) <= budget():
+        if (not too_large(arrays) or holding.length * _row_bytes(arrays) <= budget()) and _fits(arrays, holding.length):
             return Divided(arrays, rows, steps, mesh, holding)
-    elif not too_large(arrays):
+    elif not too_large(arrays) and _fits(arrays):
         if isinstance(placed, Data):
             made: Data = place(Data.of({}, rows, steps))
             return dataclasses.replace(made, arrays=placed.arrays)
         made = place(Data.of(arrays, rows, steps))
         return made
     size = sum(array.nbytes for array in arrays.values()) / 2**30
-    log.info("the set, %.2f GiB, is above its budget: its rows stay on disk and come as they are needed", size)
+    log.info("the set, %.2f GiB, is above its budget: its rows come to the devices as they are needed", size)
     return Disk(arrays, rows, steps, place)
 
 
@@ -150,7 +151,7 @@ class Disk:
     def __init__(self, arrays: Mapping[str, Array], rows: Rows, steps: Any, place: Callable[[Any], Any]) -> None:
         self.arrays, self.rows, self.steps, self.place = dict(arrays), rows, steps, place
         self.drawn = False  #: whether a round's minibatches are all that its clients look at
-        self._limit = budget() // max(1, _row_bytes(arrays))
+        self._limit = min(budget(), platforms.room_to_hold() or budget()) // max(1, _row_bytes(arrays))
         self._last: tuple[bytes, Data] | None = None
 
     @property
@@ -335,6 +336,13 @@ class Divided(Disk):
             order[mine] = process * room + np.arange(len(mine))
         numbers[order] = where
         return numbers.reshape(-1, block), order
+
+
+def _fits(arrays: Mapping[str, Any], rows: int | None = None) -> bool:
+    """Whether so many rows, or all, have room on a device with memory of its own."""
+    room = platforms.room_to_hold()
+    most = max((len(array) for array in arrays.values()), default=0) if rows is None else rows
+    return room is None or most * _row_bytes(arrays) <= room
 
 
 def _row_bytes(arrays: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
+from fedax import platforms
 from fedax.client import shares
 from fedax.client.plan import Plan
 from fedax.engine.executors import Executor, choose, step_floats
@@ -51,7 +52,7 @@ def choose_devices(
         raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
     work = step_floats(problem, x0.tree, arrays, plan, steps)
     most = -(-plan.cohort // processes) if busiest is None else busiest
-    each = choose(name, most, size(x0), work, (devices or available) // processes, chunk)
+    each = choose(name, most, size(x0), work, (devices or available) // processes, chunk, platforms.current())
     if each.devices > cores() and jax.default_backend() == "cpu":
         say_once(f"{each.devices} devices share {cores()} cores: more devices than cores make a run slower")
     if processes == 1:

@@ -19,21 +19,18 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from fedax import platforms
 from fedax.algorithms.base import Algorithm
 from fedax.client import shares
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
 from fedax.client.round import Client
 from fedax.kernels.loops import local_loop
+from fedax.platforms import Platform
 from fedax.problem import Problem
-from fedax.problem.oracle import BLOCK
 from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
-NEAR = 1 << 16  # floats that stay near a core: clients whose local steps take so many together are batched
-THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
-LARGE = 1_000_000  # parameters from which copying them in every step shows,
-HEAVY = 32  # unless a step takes so many floats for each: then only compiling takes longer, three times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,30 +44,33 @@ class Executor:
     peeled: bool = False  #: the first local step is outside the loop
 
 
-def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None) -> Executor:
-    """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats.
+def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None, on: Platform) -> Executor:
+    """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats, on a platform.
 
-    >>> choose("auto", 10, 200_000, 240_000, 2, None)
+    >>> from fedax.platforms import ACCELERATOR, CPU
+    >>> choose("auto", 10, 200_000, 240_000, 2, None, CPU)
     Executor(name='looped', devices=2, chunk=1, places=10, peeled=False)
-    >>> choose("auto", 9, 100, 2_000, 2, None)
+    >>> choose("auto", 9, 100, 2_000, 2, None, CPU)
     Executor(name='batched', devices=2, chunk=5, places=10, peeled=False)
-    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None)
+    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None, CPU)
     Executor(name='looped', devices=1, chunk=1, places=5, peeled=True)
+    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None, ACCELERATOR)
+    Executor(name='batched', devices=2, chunk=3, places=6, peeled=False)
     """
     if name == "auto":
-        name = "batched" if work <= NEAR else "looped"
+        name = "batched" if work <= on.near else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
-    if name == "looped" and size >= THREADED:  # an idle core costs more than sharing out clients gains
+    if name == "looped" and size >= on.threaded:  # an idle core costs more than sharing out clients gains
         devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
     share = -(-cohort // devices)
     if name != "batched":
         chunk = 1
     elif chunk is None:
-        chunk = max(1, NEAR // max(1, int(work)))
+        chunk = max(1, on.near // max(1, int(work)))
     chunk = min(chunk, share)
     chunks = -(-share // chunk)
     chunk = -(-share // chunks)
-    peels = name == "looped" and size >= LARGE and work < HEAVY * size
+    peels = name == "looped" and size >= on.large and work < on.heavy * size
     return Executor(name, devices, chunk, devices * chunks * chunk, peels)
 
 
@@ -86,7 +86,7 @@ def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: 
     >>> step_floats(mean, jnp.zeros(3), {"x": np.zeros((16, 3), np.float32)}, plan, np.array([2, 6]))
     48.0
     """
-    rows = min(plan.max_rows if plan.batch is None else plan.batch, BLOCK)
+    rows = min(plan.max_rows if plan.batch is None else plan.batch, platforms.current().gradient_rows)
     batch = {name: jax.ShapeDtypeStruct((rows, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
     between = _floats(jax.make_jaxpr(problem.loss)(params, batch).jaxpr)
     return (size(Vector(params)) + between) * float(plan.max_steps / np.mean(steps))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedax import randomness
+from fedax import platforms, randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.with_model_state import WithModelState, bare
 from fedax.client import shares
@@ -41,7 +41,6 @@ from fedax.runtime import configure, process_count
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
-MADE = 1 << 19  # floats of the clients that are made at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -206,7 +205,7 @@ def _engine(
     arrays, chunk = in_memory(trained).arrays, config.chunk
     if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
         made_rows = plan.max_rows * sum(array[0].size for array in arrays.values())
-        chunk = max(1, MADE // max(size(x0), made_rows))
+        chunk = max(1, platforms.current().made // max(size(x0), made_rows))
     seed, processes = jax.random.key(config.seed), process_count()
     most = None if processes == 1 else busiest_process(plan, processes, seed, config.rounds)
     executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk, most)
@@ -220,9 +219,12 @@ def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) 
     own = config.folder is None or processes > 1  # a file of its own; checkpoints are in another
     kept = None if own or config.folder is None else config.folder / CHECKPOINTS / STATES
     copies = 0 if engine.executor.name == "debug" else engine.executor.devices // processes
+    budget = config.state_budget
+    if (room := platforms.room_to_hold()) is not None:  # every device has memory of its own
+        budget, copies = room if budget is None else budget, min(copies, 1)
     clients, cohort = shares.share(engine.mesh, plan.clients), min(plan.cohort, engine.executor.places // processes)
     packing = Packing(algorithm.client_init(x0))
-    store = choose_store(packing, clients, cohort, config.rounds, copies, config.state_budget, kept)
+    store = choose_store(packing, clients, cohort, config.rounds, copies, budget, kept)
     return None if store is None else Store(packing, plan.clients, store.slots)
 
 

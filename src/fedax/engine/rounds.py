@@ -157,6 +157,11 @@ class Engine:
 
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
+        program, given = self.call(algorithm, state, alive, rounds, data)
+        return program(*given)
+
+    def call(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> tuple[Any, Any]:
+        """The program of `run`, and what it is given."""
         lanes = np.ndim(alive) == 1
         build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
         program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
@@ -165,7 +170,7 @@ class Engine:
         end = begin + min(rounds, self.draws.left(first))
         near = data.for_round(self.plan, self.seed, first, who[begin])  # rows on disk come round by round
         drawn = (who, self._rows(first, near))
-        return program(algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
+        return program, (algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
 
 
 def _round(

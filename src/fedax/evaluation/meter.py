@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
+from fedax import platforms
 from fedax.algorithms.base import Algorithm
 from fedax.client import shares
 from fedax.client.device_data import Data, Disk, Divided
@@ -28,7 +29,6 @@ from fedax.data.federation import Rows
 from fedax.evaluation.metrics import METRICS, Metric
 from fedax.problem import Problem
 
-BLOCK = 256  # rows at a time: more of a convolutional network leave the caches
 OWN = ("loss", "accuracy")  # of every problem
 TAKEN = 256  # clients whose states are taken from a store at a time
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -145,7 +145,7 @@ class Meter:
 
     def sums(self, params: Any, arrays: Any, start: Any, count: Any) -> dict[str, jax.Array]:
         """The sums of each metric over one client's rows; of a metric that is no mean, the records, filled up."""
-        block = min(BLOCK, int(self.count.max()))
+        block = min(_block(), int(self.count.max()))
         offsets = jnp.arange(block)
 
         def at(b: Any) -> dict[str, jax.Array]:
@@ -195,7 +195,7 @@ class Meters(dict[str, Meter]):
         """What the devices look at, with the arrays that it is in, and where among it each row is."""
         if not isinstance(data, Divided):
             return data.blocks(self._blocks, self._any.mesh.devices.size), slice(None)
-        block = min(BLOCK, -(-len(self._index) // self._any.mesh.devices.size))
+        block = min(_block(), -(-len(self._index) // self._any.mesh.devices.size))
         blocks, order = data.dealt_blocks(self._index, block)
         return [(data.near.arrays, blocks)], order
 
@@ -203,7 +203,7 @@ class Meters(dict[str, Meter]):
     def _blocks(self) -> NDArray[np.int32]:
         """The rows of all parts, in blocks."""
         index, devices = self._index, self._any.mesh.devices.size
-        block = min(BLOCK, -(-len(index) // devices))
+        block = min(_block(), -(-len(index) // devices))
         filled = -(-len(index) // (block * devices)) * block * devices
         return np.resize(index, filled).astype(np.int32).reshape(-1, block)
 
@@ -325,6 +325,11 @@ class Meters(dict[str, Meter]):
             part: {name: np.asarray(value, np.float64)[order] for name, value in found.items()}
             for part, found in sums.items()
         }
+
+
+def _block() -> int:
+    """Rows that are evaluated at a time, at most."""
+    return platforms.current().evaluated_rows
 
 
 def _taken(mesh: Mesh, store: Any, who: Any, limit: int) -> Any:
