@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from fedax.runtime import agreed, process_count, unheard
 from fedax.version import VERSION
 
 ROWS = 1024  # of each array that are compared
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which is elsewhere in every process
 _OWN = ("out", "on_progress", "label")  # options that each process may have its own of
 
 
@@ -31,6 +33,7 @@ def check_agreement(problem: Any, federation: Federation, algorithm: Algorithm, 
         "clients": plan.clients,
         "rows": [crc(federation.part(part).count) for part in ("train", "validation", "test")],
         "data": {name: crc(array[:: max(1, len(array) // ROWS)]) for name, array in sorted(federation.arrays.items())},
+        "model": problem.model,
         "loss": problem.name,
         "regularizer": problem.regularizer,
         "devices of a process": jax.local_device_count(),
@@ -54,7 +57,7 @@ def different(said: Mapping[str, Any]) -> list[str]:
     """The names of what not all processes say the same of; all must ask about the same names."""
     from jax.experimental.multihost_utils import process_allgather
 
-    numbers = np.array([zlib.crc32(repr(value).encode()) for value in said.values()], np.uint32)
+    numbers = np.array([zlib.crc32(_ADDRESS.sub("", repr(value)).encode()) for value in said.values()], np.uint32)
     with unheard():
         every = np.asarray(process_allgather(numbers)).reshape(-1, len(numbers))
         agreed(0)

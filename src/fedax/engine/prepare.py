@@ -31,7 +31,7 @@ from fedax.engine.executors import Executor
 from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
 from fedax.engine.state import RunState
-from fedax.engine.store import Packing, Store, choose_store
+from fedax.engine.store import Packing, Store, choose_slots
 from fedax.errors import FedaxError
 from fedax.evaluation import Meter, Meters, smoothness
 from fedax.model_state import WithState, parted
@@ -224,8 +224,8 @@ def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) 
         budget, copies = room if budget is None else budget, min(copies, 1)
     clients, cohort = shares.share(engine.mesh, plan.clients), min(plan.cohort, engine.executor.places // processes)
     packing = Packing(algorithm.client_init(x0))
-    store = choose_store(packing, clients, cohort, config.rounds, copies, budget, kept)
-    return None if store is None else Store(packing, plan.clients, store.slots)
+    slots = choose_slots(packing, clients, cohort, config.rounds, copies, budget, kept)
+    return None if slots is None else Store(packing, plan.clients, slots)
 
 
 def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federation, seed: int) -> Vector:

@@ -223,9 +223,9 @@ class Store:
         return total
 
 
-def choose_store(
+def choose_slots(
     packing: Packing, clients: int, cohort: int, rounds: int, copies: int, budget: str | int | None, path: Path | None
-) -> Store | None:
+) -> MemorySlots | FileSlots | None:
     """Where clients' states are kept: None for the devices (which hold `copies` of all), else memory, else a file.
 
     The first that fits the budget is taken; in memory only clients that take part need room.
@@ -238,6 +238,6 @@ def choose_store(
         return None
     most = min(clients, rounds * cohort)
     if most * packing.size <= limit:
-        return Store(packing, clients, MemorySlots(packing.size, most))
+        return MemorySlots(packing.size, most)
     path = path or Path(tempfile.gettempdir()) / f"fedax-{uuid.uuid4().hex}" / "states.bin"  # made when first written
-    return Store(packing, clients, FileSlots(path, packing.size))
+    return FileSlots(path, packing.size)
