@@ -29,7 +29,6 @@ from fedax.cli.sweep import sweep
 from fedax.cli.theory import advise, theory
 from fedax.cli.tune import WithTune
 from fedax.errors import FedaxError, LostProcessError
-from fedax.runtime import process_count
 
 app = typer.Typer(
     name="fedax",
@@ -89,6 +88,8 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def leave(code: int) -> int:
     """The exit code after an error; of several processes one does not wait for the others, who may be gone."""
+    from fedax.runtime import process_count
+
     if process_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()

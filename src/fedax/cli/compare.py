@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out, overrides_of
-from fedax.cli.launch import launched
 from fedax.cli.options import Budget, Debug, File, Log, Out, Processes, Quiet, Set
 from fedax.cli.tune import tune_first
 from fedax.errors import FedaxError
-from fedax.runtime import process_count
 
 
 def compare(
@@ -79,7 +77,9 @@ def compare(
         if not all(part.isdecimal() for part in parts):
             raise FedaxError(f"--seeds is {seeds!r}: it must be whole numbers with commas between, such as 0,1,2")
         overrides.append(("seeds", f"[{', '.join(str(int(part)) for part in parts)}]"))
+    from fedax.cli.launch import launched
     from fedax.experiments import read
+    from fedax.runtime import process_count
 
     asked = read(experiment, overrides)
     if tune is None:

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedax.runtime import process_count
-
 if TYPE_CHECKING:
     from fedax.experiments import Outcome, Swept
 
@@ -35,6 +33,8 @@ def goes_on(folder: Path) -> str:
     >>> goes_on(Path("runs/first"))
     '`fedax resume runs/first` goes on'
     """
+    from fedax.runtime import process_count
+
     count = process_count()
     return f"`fedax resume {shlex.quote(str(folder))}`{f' in {count} processes' if count > 1 else ''} goes on"
 

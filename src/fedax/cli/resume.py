@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from fedax.cli.ending import conclude, conclude_sweep
-from fedax.cli.launch import launched
 from fedax.cli.options import Debug, Processes, Quiet
 
 
@@ -33,6 +32,8 @@ def resume(
     How often a run writes a checkpoint, in the experiment:
         checkpoint_every = 60            seconds; 0 for every few rounds
     """
+    from fedax.cli.launch import launched
+
     if launched(context.obj, processes):
         return
     from fedax.cli.console import console

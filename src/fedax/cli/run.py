@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out, overrides_of
-from fedax.cli.launch import launched
 from fedax.cli.options import Budget, Debug, File, Log, Out, Processes, Quiet, Set
 from fedax.errors import FedaxError
 
@@ -56,6 +55,7 @@ def run(
     overrides = overrides_of(settings, log, state_budget)
     if seed is not None:
         overrides.append(("seeds", f"[{seed}]"))
+    from fedax.cli.launch import launched
     from fedax.experiments import read
 
     asked = read(experiment, overrides)

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out_sweep, overrides_of
-from fedax.cli.launch import launched
 from fedax.cli.options import Budget, Debug, File, Out, Processes, Quiet, Set
 from fedax.errors import FedaxError
 
@@ -49,6 +48,7 @@ def sweep(
         target = 0.9                     report the first round that reaches it
         mode = "sequence"                or "batched"; default by the model's size
     """
+    from fedax.cli.launch import launched
     from fedax.experiments import read
 
     overrides = overrides_of(settings, (), state_budget)

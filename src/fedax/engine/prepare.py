@@ -23,13 +23,13 @@ from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
-from fedax.engine.agreement import check_agreement
 from fedax.engine.config import RunConfig
 from fedax.engine.debug import DebugEngine
 from fedax.engine.devices import choose_devices
 from fedax.engine.executors import Executor
 from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
+from fedax.engine.same_experiment import check_agreement
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
 from fedax.errors import FedaxError
