@@ -36,7 +36,7 @@ def describe(run: Prepared) -> Record:
             "seed": about.get("seed"),
             "clients": run.plan.clients + len(run.unseen),
         },
-        "model": {"name": type(problem.model).__name__, "outputs": getattr(problem.model, "outputs", None)},
+        "model": {"name": type(problem.model).__name__, "outputs": problem.outputs_per_row},
         "problem": {"loss": problem.name, "regularizer": None if psi is None else str(psi)},
         "algorithm": {"name": method["name"], "label": run.config.label or method["name"], **method},
     }

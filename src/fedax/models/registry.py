@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError, unknown
-from fedax.models.adapters import is_torch
+from fedax.models.adapters import library_of
 from fedax.outside import call, is_outside, load
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
 
 def _is_model(found: Any) -> bool:
     pair = isinstance(found, tuple) and len(found) == 2 and all(map(callable, found))
-    return pair or (hasattr(found, "init") and hasattr(found, "apply")) or is_torch(found)
+    return pair or (hasattr(found, "init") and hasattr(found, "apply")) or library_of(found) is not None
 
 
 def _read(name: str, key: str, option: Option, value: Any) -> Any:

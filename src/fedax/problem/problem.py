@@ -29,9 +29,10 @@ from fedax.vectors import Mixture
 class Problem:
     """What is minimised: mean over rows of a loss, plus an optional regularizer.
 
-    model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions. A model that
-        draws or keeps state has `init(key, x) -> params, state` and `apply(params, state, x, key, train) -> outputs,
-        state`. It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
+    model: a module of Flax Linen, Flax NNX, PyTorch, Equinox or Keras; an object with `init(key, x)` and
+        `apply(params, x)`, or the pair of functions. A model that draws or keeps state has `init(key, x) -> params,
+        state` and `apply(params, state, x, key, train) -> outputs, state`. It sees `batch["x"]`; the loss compares its
+        output with `batch["y"]`.
     loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
         name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
         mean over the batch's rows.
@@ -157,6 +158,12 @@ class Problem:
         self.draws = not self._form.simple and draws(self._form, params, state, batch["x"])
         return params, state
 
+    @property
+    def outputs_per_row(self) -> int | None:
+        """How many numbers the model says that it gives for each row; None where it does not say."""
+        found = getattr(self.model, "outputs", None)  # another library's model may mean something else by it
+        return found if isinstance(found, int) else None
+
     def own_copy(self) -> Problem:
         """This problem for one run, whose init may freeze other values; compiled programs are shared."""
         return self if self.trainable is None else copy.copy(self)
@@ -191,7 +198,7 @@ class Problem:
         first = getattr(self.model, "first", None)
 
         def mix(path: Any, a: Any, b: Any) -> Any:
-            left = first is not None and tuple(part.key for part in path) == first
+            left = isinstance(first, tuple) and tuple(part.key for part in path) == first
             return Mixture(a, b, weight) if left else weight * a + (1 - weight) * b
 
         return jax.tree_util.tree_map_with_path(mix, own, shared)

@@ -14,7 +14,7 @@ from fedax.models.inputs import as_float
 from fedax.models.torch.exporting import INPUT, export, rows_of
 from fedax.models.torch.graph import Graph, array_dtype
 from fedax.models.torch.refusals import check_module
-from fedax.models.torch.weights import first_names, reset, state_dict, weights_of
+from fedax.models.torch.weights import first_names, reset, state_dict, weights_of, with_weights
 
 Arrays = dict[str, Any]
 
@@ -103,6 +103,10 @@ class TorchModel:
     def state_dict(self, params: Arrays, state: Arrays | None = None) -> dict[str, Any]:
         """Parameters and state as the module's `load_state_dict` takes them, with all that was not trained."""
         return state_dict(self.net, {**self._frozen, **self._buffers, **params, **(state or {})})
+
+    def restored(self, params: Arrays, state: Arrays) -> Any:
+        """A copy of the module with other parameters and state."""
+        return with_weights(self.net, {**params, **state})
 
 
 def _in_precision(array: Any) -> jax.Array:
