@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-optimised test-network lint bench federation clean
+.PHONY: setup demo patients test test-optimised test-network lint bench federation clean
 
 setup: $(VENV)/.core
 
@@ -45,6 +45,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.bench  ## speed against hand-tuned JAX, PyTorch and peers, side by side; set FEDAX_DATA for real data
 	$(BIN)/python benchmarks/speed.py
+
+patients: $(VENV)/.core  ## twelve hospitals' table: a sparse model, personal models, predictions of new patients
+	$(BIN)/python examples/patients/story.py
 
 federation: $(VENV)/.flower  ## three hospitals and a server on this machine, over TLS: a model, and its report
 	$(BIN)/python examples/hospitals/federation.py

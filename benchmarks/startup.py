@@ -1,10 +1,11 @@
-"""How long until something happens: the command line's own time, and an experiment's until its first round.
+"""How long until something happens: the command line's own time, an experiment's until its first round and its table.
 
     python benchmarks/startup.py [--repeats 5]
 
 Every launch is a process of its own. The experiment is a small one on the bundled digits; its first launch has
-an empty cache of compiled programs, its second finds there what the first has left. Medians are printed beside their
-limits and saved in results/startup.json. "idle" is Python itself, doing nothing.
+an empty cache of compiled programs, its second finds there what the first has left. So have, cold and warm, answers:
+whole commands up to their tables. Medians are printed beside their limits and saved in results/startup.json. "idle" is
+Python itself, doing nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +23,17 @@ from pathlib import Path
 RESULTS = Path(__file__).resolve().parent / "results" / "startup.json"
 LIMITS = {
     "idle": None,
-    "fedax --help": 0.5,
-    "fedax list": 1.0,
+    "fedax --help": 0.25,
+    "fedax list": 0.8,
     "import fedax": 1.5,
     "first launch": 10.0,
     "second launch": 3.0,
+    "first.toml, cold": 6.0,
+    "first.toml, warm": 2.5,
+    "demo, cold": 12.0,
+    "demo, warm": 5.0,
+    "8 methods x 3 seeds, cold": 30.0,
+    "8 methods x 3 seeds, warm": None,
 }
 EXPERIMENT = """
 name = "startup"
@@ -38,6 +45,26 @@ data = { name = "digits", partition = { name = "ByLabel", clients = 20, labels =
 model = { name = "mlp", hidden = [64] }
 algorithm = { name = "FedAvg", lr = 0.1 }
 """
+COMPARISON = """
+rounds = 60
+cohort = 10
+local_steps = 10
+batch_size = 20
+seeds = [0, 1, 2]
+data = { name = "digits", partition = { name = "ByLabel", clients = 20, labels = 2 } }
+model = { name = "mlp", hidden = [64] }
+algorithm = [
+  { name = "FedAvg", lr = 0.1 },
+  { name = "FedProx", lr = 0.1, mu = 0.1 },
+  { name = "SCAFFOLD", lr = 0.1 },
+  { name = "FedDyn", lr = 0.1, alpha = 0.1 },
+  { name = "FedCM", lr = 0.1 },
+  { name = "FedSpeed", lr = 0.1 },
+  { name = "FedAdam", lr = 0.1, server_lr = 0.01 },
+  { name = "FedAvgM", lr = 0.1 },
+]
+"""
+FIRST = Path(__file__).resolve().parent.parent / "experiments" / "first.toml"
 COMMANDS = {
     "idle": ["-c", ""],
     "fedax --help": ["-m", "fedax", "--help"],
@@ -85,13 +112,36 @@ def launches(repeats: int) -> dict[str, list[float]]:
     return seconds
 
 
+def answers(repeats: int) -> dict[str, list[float]]:
+    """Whole commands up to their tables, each pair with an empty cache at its start."""
+    seconds: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "comparison.toml").write_text(COMPARISON)
+            asked = {
+                "first.toml": ["run", str(FIRST)],
+                "demo": ["demo"],
+                "8 methods x 3 seeds": ["compare", str(root / "comparison.toml")],
+            }
+            for name, words in asked.items():
+                environment = {**os.environ, "FEDAX_CACHE": str(root / f"cache of {name}")}
+                for state in ("cold", "warm"):
+                    out = root / f"{name} {state}"
+                    began = time.perf_counter()
+                    line = [sys.executable, "-m", "fedax", *words, "--out", str(out), "--quiet"]
+                    subprocess.run(line, check=True, capture_output=True, env=environment)
+                    seconds.setdefault(f"{name}, {state}", []).append(time.perf_counter() - began)
+    return seconds
+
+
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description="Seconds until something happens.")
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     seconds = {name: [command(arguments) for _ in range(repeats)] for name, arguments in COMMANDS.items()}
-    seconds |= launches(repeats)
+    seconds |= launches(repeats) | answers(repeats)
     table = {}
     for name, took in seconds.items():
         low, middle, high = (round(f(took), 2) for f in (min, statistics.median, max))
@@ -99,7 +149,7 @@ def main() -> None:
         beside = (
             "" if LIMITS[name] is None else f"   limit {LIMITS[name]} s{'' if middle <= LIMITS[name] else ', EXCEEDED'}"
         )
-        print(f"{name:16} {middle:6.2f} s ({low} to {high}){beside}", flush=True)
+        print(f"{name:26} {middle:6.2f} s ({low} to {high}){beside}", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(table, indent=1) + "\n")
 

@@ -21,9 +21,15 @@ from fedax.cli import invoke
 from fedax.experiments import parse, run
 from fedax.runs.lock import locked
 
-SAME = {"clients.json", "experiment.json", "metrics.jsonl", "model.safetensors", "report.html", "result.json"} | {
-    "status.json"
-}
+SAME = {
+    "assessment.json",
+    "clients.json",
+    "experiment.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "report.html",
+    "result.json",
+} | {"status.json"}
 TABLE = {
     "rounds": 4,
     "data": {"name": "iris", "partition": {"name": "IID", "clients": 3}},

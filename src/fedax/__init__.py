@@ -36,6 +36,7 @@ _ROOMS = (
     "regularizers",
     "report",
     "schedules",
+    "sklearn",
     "testing",
 )
 _WINGS = {"theory": "fedax.papers.theory", "reproductions": "fedax.papers.reproductions"}

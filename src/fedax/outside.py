@@ -51,7 +51,8 @@ def load(name: str, kind: str, check: Callable[[Any], bool], advice: str) -> Any
         raise FedaxError(f"{name!r} is no {kind}: it must be written module:Name or path/to/file.py:Name")
     module = _file(home) if home.endswith(".py") else _module(home)
     if not hasattr(module, inside):
-        likely = [n for n, value in vars(module).items() if not n.startswith("_") and _checked(check, value)]
+        here = {n: value for n, value in vars(module).items() if not n.startswith("_") and _is_of(module, value)}
+        likely = [n for n, value in here.items() if _checked(check, value)]
         if not likely:
             raise FedaxError(f"{home} has no {inside!r}, and no {kind} at all")
         raise unknown(f"{kind} of {home}", inside, likely)
@@ -159,6 +160,11 @@ def _importing(what: str, folder: Path) -> Iterator[None]:
     finally:
         if here in sys.path:
             sys.path.remove(here)
+
+
+def _is_of(module: ModuleType, value: Any) -> bool:
+    """Whether a module made something itself, as far as that is known."""
+    return getattr(value, "__module__", module.__name__) in (module.__name__, None)
 
 
 def _checked(check: Callable[[Any], bool], value: Any) -> bool:

@@ -148,7 +148,7 @@ def keep_programs() -> None:
     if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or machine):
         return
     kind = hashlib.sha256(f"{jax.__version__} {jaxlib_version} {machine}".encode()).hexdigest()[:12]
-    folder = _user_cache() / "programs" / kind
+    folder = user_cache() / "programs" / kind
     with contextlib.suppress(OSError):  # no place to keep them: they are compiled anew
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # what is in there is run
         jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -197,7 +197,7 @@ def _said_on_reading() -> bytes:
         return heard.read()
 
 
-def _user_cache() -> Path:
+def user_cache() -> Path:
     """Where downloads are kept as well (`fedax.data.datasets.fetch`)."""
     named = os.environ.get("FEDAX_CACHE")
     if named:

@@ -20,6 +20,7 @@ from fedax.cli.export import export
 from fedax.cli.figures import figures
 from fedax.cli.flower import app as flower_app
 from fedax.cli.options import Debug, assignments
+from fedax.cli.predict import predict
 from fedax.cli.reproduce import reproduce
 from fedax.cli.resume import resume
 from fedax.cli.run import run
@@ -43,6 +44,7 @@ app.command()(run)
 app.command(cls=WithTune)(compare)
 app.command()(sweep)
 app.command()(resume)
+app.command()(predict)
 app.command()(reproduce)
 app.command()(export)
 app.command()(figures)
@@ -115,6 +117,7 @@ def _fedax(
     [bold]fedax compare experiment.toml[/bold]    several methods, several seeds
     [bold]fedax resume runs/first[/bold]          go on with what was stopped or killed
     [bold]fedax sweep experiment.toml[/bold]      the best of many settings of each method
+    [bold]fedax predict RUN new.csv[/bold]        a model of your table on new rows
     [bold]fedax export RUN --to table.tex[/bold]  also CSV, Parquet, or a model
     [bold]fedax figures RUN[/bold]                curves, clients and heat maps for a paper
     [bold]fedax reproduce[/bold]                  the papers' figures beside ours

@@ -31,6 +31,9 @@ def compare(
     trials: Annotated[
         int | None, typer.Option("--trials", metavar="N", min=1, help="Settings of each method that Optuna tries.")
     ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="METRIC", help="What tuning goes by, such as auc, rmse or loss.")
+    ] = None,
     state_budget: Budget = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
@@ -52,6 +55,7 @@ def compare(
     Every method at its best, by validation rows and a seed that is not reported:
     fedax compare experiment.toml --tune                       over a grid
     fedax compare experiment.toml --tune optuna --trials 50    in its ranges
+    fedax compare experiment.toml --tune --by auc              by any metric
 
     \b
     A grid of your own, in the \\[tune] table:
@@ -62,6 +66,10 @@ def compare(
     overrides = overrides_of(settings, log, state_budget)
     if budget is not None:
         overrides.append(("budget", f'"{budget}"'))
+    if by is not None:
+        if tune is None:
+            raise FedaxError(f"--by is {by!r}: it goes with --tune")
+        overrides.append(("tune.metric", repr(by)))
     if seeds is not None:
         parts = [part.strip() for part in seeds.split(",")]
         if not all(part.isdecimal() for part in parts):

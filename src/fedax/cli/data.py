@@ -82,16 +82,22 @@ def fetch(
 
 @app.command()
 def info(
-    name: Annotated[str, typer.Argument(help="A dataset, by name.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="A dataset by name, or a table of your own.", show_default=False)],
     debug: Debug = False,
 ) -> None:
-    """Show a dataset's arrays, labels, files and source. Nothing is downloaded.
+    """Show a dataset's arrays, labels, files and source. Nothing is downloaded. Of a table of your own: what each
+    column is, what becomes of it, and all that is wrong.
 
     \b
     fedax data info cifar10
+    fedax data info patients.csv
     """
+    from fedax.cli.table_info import is_table, show_table_file
     from fedax.data.datasets.fetching import cache, present
 
+    if is_table(name):
+        show_table_file(name)
+        return
     dataset = _dataset(name)
     print(f"{name}: {dataset.description}")
     for file in dataset.files:

@@ -38,7 +38,7 @@ def export(
     fedax export runs/demo --to table.tex           that table, with booktabs
 
     \b
-    A model as safetensors, with a README:
+    A model as safetensors, with a README; a table's with a predict.py too:
     fedax export runs/demo/runs/fedavg-seed0 --model fedavg
     """
     if to is None and model is None:
@@ -76,6 +76,7 @@ def _results(folders: list[Path], to: Path, table: bool) -> None:
 
 
 def _model(folders: list[Path], to: Path) -> None:
+    from fedax.prediction.exported import programs
     from fedax.report import read
     from fedax.report.card import CARD, card, files
     from fedax.runs.files import refuse_taken, write_whole
@@ -84,7 +85,9 @@ def _model(folders: list[Path], to: Path) -> None:
         raise FedaxError(f"--model takes one run, and there are {len(folders)}: name one, such as {folders[0]}")
     refuse_taken(to)
     run = read(folders[0])
-    content = {path.name: path.read_bytes() for path in files(run)} | {CARD: card(run).encode()}
+    predict = programs(run.folder)
+    content = {path.name: path.read_bytes() for path in files(run)} | predict
+    content[CARD] = card(run, predicts=bool(predict)).encode()
     to.mkdir(parents=True, exist_ok=True)
     for name, text in content.items():
         write_whole(to / name, text)

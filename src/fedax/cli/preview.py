@@ -87,6 +87,8 @@ def _federation(name: str, partition: str, given: dict[str, Any], options: dict[
             wrong = ", ".join(f"--{key.replace('_', '-')}" for key in given) or "--partition"
             raise FedaxError(f"{wrong} must be left out: {name} comes divided among clients; --set sets its options")
         return data.divided(name, seed=seed, **options)
+    if options.get("client") is not None and partition == "IID" and not given:  # the column divides the rows
+        return data.load(name, split=None, seed=seed, **options)
     natural = partition.lower() in ("bycolumn", "bywriter")
     rule = data.partition(partition, **({} if natural else {"clients": 10}) | given)
     return data.load(name, partition=rule, split=None, seed=seed, **options)

@@ -16,7 +16,9 @@ from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
 from fedax.report.columns import Metric
+from fedax.report.honest import constant_row, unbalanced
 from fedax.report.personal_table import worth
+from fedax.report.summary import groups
 from fedax.report.writing import write_reports
 from fedax.runs.reading import run_folders
 
@@ -53,8 +55,8 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
     unfinished = any(row["status"] != "finished" for row in rows)
     several = max((row["runs"] for row in rows), default=1)
     said = [f"mean ± 95 % interval over {several} seeds"] if several > 1 else []
-    held = report.held_equal(report.read_all(runs))
-    caption = "; ".join([*said, *([held[0].lower() + held[1:-1]] if held else [])])
+    equal = report.held_equal(report.read_all(runs))
+    caption = "; ".join([*said, *([equal[0].lower() + equal[1:-1]] if equal else [])])
     numbers = (["Status"] if unfinished else []) + list(shown.values())
     lines = []
     for row in rows:
@@ -63,8 +65,15 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
             spread = row.get(key)
             cells.append("–" if spread is None else report.text(key, spread.mean, spread.half))
         lines.append((row["algorithm"], *cells))
+    found = groups(report.read_all(runs))
+    constant = constant_row(found)
+    if constant is not None:
+        held = [report.text(key, constant[key].mean) if key in constant else "–" for key in shown]
+        lines.append((constant["algorithm"], *(["constant"] if unfinished else []), *held))
     columns = ("Method", *numbers)
     console.print(table(None, columns, lines, right=numbers, caption=caption))
+    for sentence in unbalanced(found):
+        console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_protocol(console: Console, runs: Sequence[Path]) -> None:
@@ -74,10 +83,11 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     if not lines:
         return
     about = Metric("test", metric)
-    moments = [m for m in ("chosen", "last") if any(line["moment"] == m for line in lines)][:1]
-    for group in worth(lines):
-        here = [line for line in lines if line["moment"] == moments[0] and line["group"] == group]
-        console.print(_protocol_table(here, group, moments[0], about))
+    moment = next(m for m in ("chosen", "last") if any(line["moment"] == m for line in lines))
+    there = [line for line in lines if line["moment"] == moment]  # at round 0 nobody has taken part yet
+    for group in worth(there):
+        here = [line for line in there if line["group"] == group]
+        console.print(_protocol_table(here, group, moment, about))
     own = {line["algorithm"] for line in lines if line["model"] == "personal"}
     without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
     if without:

@@ -19,6 +19,9 @@ def sweep(
         list[str],
         typer.Option("--method", metavar="LABEL", help="Sweep this method of the file alone; repeatable."),
     ] = [],  # noqa: B006
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="METRIC", help="What decides, such as auc, rmse or loss.")
+    ] = None,
     state_budget: Budget = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -31,6 +34,7 @@ def sweep(
     fedax sweep experiment.toml
     fedax sweep experiment.toml --method FedDualAvg --set rounds=100
     fedax sweep experiment.toml --set "sweep.lr=\\[0.01, 0.1]"
+    fedax sweep experiment.toml --by auc
 
     \b
     The \\[sweep] table:
@@ -44,7 +48,10 @@ def sweep(
     """
     from fedax.experiments import read
 
-    asked = read(experiment, overrides_of(settings, (), state_budget)).only(methods)
+    overrides = overrides_of(settings, (), state_budget)
+    if by is not None:
+        overrides.append(("sweep.metric", repr(by)))
+    asked = read(experiment, overrides).only(methods)
     if asked.sweep is None:
         raise FedaxError(f"{experiment} has no [sweep] table: it must have one with a list such as lr = [0.01, 0.1]")
     carry_out_sweep(asked, out, quiet)

@@ -20,6 +20,8 @@ from fedax.data.partitions.registry import IID, ByColumn, Partition
 from fedax.data.splits import is_label
 from fedax.data.storage.sharing import within_budget
 from fedax.data.tables import own_rows as tables
+from fedax.data.tables.federating import federate
+from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
 from fedax.outside import call, is_outside, parameters
 from fedax.outside import load as load_outside
@@ -138,10 +140,10 @@ def _federation(
     test: str | None,
 ) -> Federation:
     held_out = dataset.arrays("test", options) if test else None
+    if dataset.own:
+        return _own(dataset.read(**options), dataset.name, partition, split, seed)
     arrays = dataset.arrays("train", options)
     info: dict[str, Any] = {"dataset": dataset.name}
-    if dataset.own:
-        return _own(arrays, dataset.name, partition, split, seed)
     if dataset.normalise is not None:
         info["normalise"] = dataset.normalise
     return _divide(arrays, partition, split, seed, info, held_out)
@@ -154,11 +156,28 @@ def from_table(
     client: str | None = None,
     features: Sequence[str] | None = None,
     categorical: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    dates: Sequence[str] | Literal["numbers"] | None = None,
+    missing: str | Mapping[str, str] = "error",
+    weights: str | None = None,
+    task: Literal["classification", "regression"] | None = None,
     partition: Partition | None = None,
     split: Sequence[float] | None = (0.7, 0.1, 0.2),
     seed: int = 0,
 ) -> Federation:
-    """The federation of a pandas table or a Hugging Face dataset; `fedax.data.tables.own_rows` has the columns.
+    """The federation of a pandas table or a Hugging Face dataset.
+
+    What is computed from the columns, such as means and categories, is computed from training rows, and kept as
+    `info["preparation"]`.
+
+    label, client : the columns that are predicted, and that say whose a row is
+    features : the columns to learn from; default all others but ids, texts, dates and constants
+    categorical : those of them that are categories whatever is in them; drop : columns to leave out
+    dates : columns of dates that become days; "numbers" for all of them
+    missing : "error"; "fill" takes the median or the most frequent value, "flag" adds a column that says where; or a
+        table of columns, such as {"age": "median", "*": "flag"}
+    weights : "balanced" lets all classes count the same; or a column of weights, 0 or more
+    task : "classification" or "regression", where whole numbers could be either
 
     >>> import pandas
     >>> cities = ["oslo", "oslo", "bodo", "bodo"]
@@ -167,11 +186,15 @@ def from_table(
     >>> federation.names, federation.info["labels"]
     (('bodo', 'oslo'), ['no', 'yes'])
     """
-    columns: dict[str, Any] = {"label": label, "client": client, "features": features, "categorical": categorical}
+    columns: dict[str, Any] = {
+        **{"label": label, "client": client, "features": features, "categorical": categorical, "drop": drop},
+        **{"dates": dates, "missing": missing, "weights": weights, "task": task},
+    }
+    arrays: Table | dict[str, Array]
     if hasattr(table, "column_names") and hasattr(table, "to_pandas"):
         arrays = tables.from_huggingface(table, "the dataset", **columns)
     elif hasattr(table, "columns") and hasattr(table, "iloc"):
-        arrays = tables.from_frame(table, "the table", **columns)
+        arrays = check(table, "the table", **columns)
     else:
         raise FedaxError(f"table is a {type(table).__name__}: it must be a pandas table or a Hugging Face dataset")
     return _own(arrays, "table", partition, split, seed)
@@ -195,9 +218,15 @@ def check_fractions(split: Sequence[float] | EllipsisType | None, test: str | No
 
 
 def _own(
-    arrays: Mapping[str, Array], name: str, partition: Partition | None, split: Sequence[float] | None, seed: int
+    arrays: Table | Mapping[str, Array],
+    name: str,
+    partition: Partition | None,
+    split: Sequence[float] | None,
+    seed: int,
 ) -> Federation:
     """A user's rows: labels and clients are numbered in the order of their values, which `info` and `names` keep."""
+    if isinstance(arrays, Table):
+        return _from_table(arrays, name, partition, split, seed)
     rest = {key: array for key, array in arrays.items() if key != "client"}
     info: dict[str, Any] = {"dataset": name}
     y = rest["y"]
@@ -215,6 +244,26 @@ def _own(
     names = _client_names(arrays["client"])
     made = _divide({**rest, "client": arrays["client"]}, ByColumn(column="client"), split, seed, info, None)
     return replace(made, names=names)
+
+
+def _from_table(
+    table: Table, name: str, partition: Partition | None, split: Sequence[float] | None, seed: int
+) -> Federation:
+    info: dict[str, Any] = {"dataset": name}
+    if table.labels is not None and table.labels != list(range(len(table.labels))):
+        info["labels"] = table.labels
+    names: tuple[str, ...] | None = None
+    if table.clients is not None:
+        if partition is not None:
+            raise FedaxError(f"partition is {partition!r}: the client column divides the rows, so it must be left out")
+        names, partition = _client_names(table.clients), ByColumn(column="client")
+
+    def divide(arrays: Mapping[str, Array]) -> Federation:
+        given = arrays if table.clients is None else {**arrays, "client": table.clients}
+        made = _divide(given, partition, split, seed, info, None)
+        return made if names is None else replace(made, names=names)
+
+    return federate(table, divide)
 
 
 def _client_names(column: Array) -> tuple[str, ...]:

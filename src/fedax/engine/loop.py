@@ -22,7 +22,7 @@ from fedax.engine.devices import say_once
 from fedax.engine.evaluate_round import measure
 from fedax.engine.moments import moments
 from fedax.engine.prepare import Prepared
-from fedax.engine.record import record_now
+from fedax.engine.record import assessment, described_table, record_now
 from fedax.engine.result import Result, unwrap
 from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
@@ -189,7 +189,14 @@ class Simulation:
         model = run.problem.whole(unwrap(jax.device_get(run.algorithm.model(state.server))))
         model = jax.tree.map(jnp.asarray, model)
         about = record_now(self.about, run, state)
-        return Result(state.history, model, personal, run.whole.clients, info, state.by_client, about)
+        problem = run.problem
+
+        def apply(model: Any, x: Any) -> Any:
+            return problem.outputs(model, {"x": x})
+
+        tabular = described_table(problem, run.algorithm, run.whole)
+        kept = (info, state.by_client, about, tabular, apply, assessment(run))
+        return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:
         """Save the result, if there is a directory for it; checkpoints have done their service."""

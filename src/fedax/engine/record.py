@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import bare
+from fedax.data.federation import Federation
+from fedax.data.tables.preparation import Preparation
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
+from fedax.evaluation.assessment import assess
+from fedax.evaluation.constant import MOST, constant_predictor
 from fedax.outside import is_outside
+from fedax.prediction.predictor import described_model
+from fedax.problem import Problem
 from fedax.runs.folder import Record, Values, describe_clients
 
 #: Options that do not say what a run is.
@@ -41,6 +48,33 @@ def describe(run: Prepared) -> Record:
         "algorithm": {"name": method["name"], "label": run.config.label or method["name"], **method},
     }
     return Record(experiment, run.config.rounds, functools.partial(describe_clients, run.whole))
+
+
+def described_table(problem: Problem, algorithm: Algorithm, federation: Federation | None) -> dict[str, Any] | None:
+    """Of a run on a table, what prediction needs besides the parameters; None for other runs."""
+    made = None if federation is None else federation.info.get("preparation")
+    if not isinstance(made, Preparation) or problem.model is None:
+        return None
+    about = {"model": described_model(problem.model), "loss": problem.name, "shared": algorithm.shared}
+    return {**made.as_json(), **about}
+
+
+def assessment(run: Prepared) -> Callable[[Any], dict[str, Any]]:
+    """A function of a run's result that says what its model must beat, and of one on a table how good it is in more
+    than one number. It holds on to the data, and to nothing on the devices."""
+    problem, trained, whole = run.problem, run.federation, run.whole
+    parts, shared, own_models = list(run.meters), run.algorithm.shared, run.algorithm.personalised
+
+    def made(result: Any) -> dict[str, Any]:
+        constant = constant_predictor(problem, trained, parts, personal=own_models)
+        found: dict[str, Any] = {} if constant is None else {"constant": constant}
+        prepared = whole.info.get("preparation")
+        if isinstance(prepared, Preparation) and problem.model is not None:
+            own = result.personal if result.has_personal and whole.clients <= MOST else None
+            found["quality"] = assess(problem, whole, prepared.labels, result.model if shared else None, own)
+        return found
+
+    return made
 
 
 def used(run: Prepared) -> dict[str, Any]:

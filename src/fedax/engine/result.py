@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,25 @@ from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState, parted
 from fedax.models.adapters import with_values
+from fedax.prediction.coefficients import LINEAR, coefficients
+from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
 from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
+    ASSESSMENT,
     CLIENTS,
+    COEFFICIENTS,
     EXPERIMENT,
     HISTORY,
     INFO,
     MODEL,
     PERSONAL,
+    PREPARATION,
     STATUS,
     History,
     read_history,
     read_json,
+    write_json,
     write_whole,
 )
 from fedax.runs.folder import Record, RunFolder
@@ -38,7 +45,7 @@ from fedax.vectors import Mixture, Vector
 
 
 class Result:
-    """A finished run: `history`, `model`, `personal(client)`, `save(path)`."""
+    """A finished run: `history`, `model`, `personal(client)`, `predict(table)`, `save(path)`."""
 
     def __init__(
         self,
@@ -49,6 +56,9 @@ class Result:
         info: dict[str, Any],
         by_client: Clients | None = None,
         record: Record | None = None,
+        tabular: dict[str, Any] | None = None,
+        apply: Any = None,
+        assess: Callable[[Result], dict[str, Any]] | None = None,
     ) -> None:
         self.history = history
         self.model = model  #: the shared model's parameters, a tree as the problem's init made it
@@ -56,7 +66,8 @@ class Result:
         self.info = info  #: algorithm, executor, seed and the like
         self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
         self.record = record  #: what its directory says beside history and models
-        self._personal = personal
+        self.tabular = tabular  #: of a run on a table, its preparation and its model, as preparation.json has them
+        self._personal, self._apply, self._assess = personal, apply, assess
 
     @property
     def has_personal(self) -> bool:
@@ -78,6 +89,54 @@ class Result:
     def personal_to_model(self, client: int, net: Any) -> Any:
         """A copy of a PyTorch, Flax NNX, Equinox or Keras model with a client's own parameters and state."""
         return with_values(net, *parted(self.personal(client)))
+
+    @property
+    def predictor(self) -> Predictor:
+        """What predicts rows of a table."""
+        if self.tabular is None:
+            raise FedaxError("prediction needs a run on a table, as fedax.data.from_table or a CSV file gives")
+        own = None if self._personal is None else lambda client: jax.device_get(self.personal(client))
+        return Predictor.of(self.tabular, jax.device_get(self.model), own, self._apply)
+
+    def predict(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+        """The predicted label of each row of a pandas table, or the number; a dictionary is one row.
+
+        client: whose own model predicts, a name or one for each row; None for the shared model.
+
+        >>> import fedax, pandas
+        >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "ill": ["no", "yes"] * 18})
+        >>> federation = fedax.data.from_table(table, label="ill", partition=fedax.data.IID(2))
+        >>> problem = fedax.Problem(fedax.models.model("logistic", outputs=1), loss="logistic")
+        >>> result = fedax.simulate(problem, federation, fedax.FedAvg(lr=1.0), rounds=5)
+        >>> result.predict({"age": 58}).tolist(), result.predict_proba({"age": 58}).shape
+        (['yes'], (1, 2))
+        """
+        return self.predictor.predict(table, client)
+
+    def predict_proba(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
+        """Each class's probability for each row, [rows, classes]; the classes in the order of their sorted labels.
+
+        client: whose own model predicts, a name or one for each row; None for the shared model.
+        """
+        return self.predictor.predict_proba(table, client)
+
+    def coefficients(self) -> Any:
+        """What a linear model on a table has learnt, as a pandas table: a coefficient for each unit of a column, for
+        each standard deviation of it, whether it is zero, and each client's own.
+
+        >>> import fedax, pandas
+        >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "price": [3.5, 5.5, 2.5, 6.5] * 9})
+        >>> federation = fedax.data.from_table(table, label="price", partition=fedax.data.IID(2))
+        >>> problem = fedax.Problem(fedax.models.model("linear", outputs=1), loss="squared")
+        >>> result = fedax.simulate(problem, federation, fedax.FedAvg(lr=0.5), rounds=30)
+        >>> result.coefficients()[["feature", "coefficient"]].round(3).to_dict("list")
+        {'feature': ['(intercept)', 'age'], 'coefficient': [0.5, 0.1]}
+        """
+        predictor = self.predictor
+        names = predictor.preparation.clients if predictor.personal is not None else ()
+        own = {name: jax.device_get(self.personal(i)) for i, name in enumerate(names)}
+        shared = predictor.params if predictor.shared else None
+        return coefficients(predictor.preparation, predictor.model, shared, own)
 
     def to_torch(self, net: Any) -> Any:
         """A copy of a PyTorch module with the shared model's parameters and state."""
@@ -120,6 +179,14 @@ class Result:
         write_whole(folder / MODEL, save(_flat(self.model)))
         if self._personal is not None:
             write_whole(folder / PERSONAL, save(_flat(self._personal)))
+        if self.tabular is not None:
+            write_json(folder / PREPARATION, self.tabular)
+            if (self.tabular.get("model") or {}).get("name") in LINEAR:
+                write_whole(
+                    folder / COEFFICIENTS, self.coefficients().to_csv(index=False, lineterminator="\n").encode()
+                )
+        if self._assess is not None and runtime.is_main_process():
+            write_json(folder / ASSESSMENT, self._assess(self))
         write_whole(folder / HISTORY, self.history.lines())
         own = structure if self._personal is None else _structure(self._personal)
         info = {"structure": structure, "personal": own, "clients": self.clients, "info": self.info}
@@ -152,7 +219,9 @@ def load(path: str | os.PathLike[str]) -> Result:
         raise FedaxError(f"{folder} is not a saved run: {Path(error.filename).name} is missing") from error
     except Exception as error:
         raise FedaxError(f"{folder} cannot be read: {error}") from error
-    return Result(history, model, personal, about["clients"], about["info"], by_client, _recorded(folder))
+    tabular, assessed = (read_json(folder / name) for name in (PREPARATION, ASSESSMENT))
+    kept = (about["clients"], about["info"], by_client, _recorded(folder), tabular)
+    return Result(history, model, personal, *kept, assess=None if assessed is None else lambda _: assessed)
 
 
 def _recorded(folder: Path) -> Record | None:

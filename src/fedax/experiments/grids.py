@@ -14,7 +14,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedax.algorithms.base import RATE, Times, within
+from fedax.data.splits import PARTS
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import METRICS
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.sweep_table import SweepTable
 
@@ -26,8 +28,8 @@ class TuneTable(BaseModel):
     method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
 
     seed: of the runs that tune; default the least that is not reported on.
-    metric: what decides, a column on validation rows; default accuracy, else the objective, of the clients' own models
-        where there are any.
+    metric: what decides, the name of a metric such as auc, or a column on validation rows; default accuracy, else the
+        objective, of the clients' own models where there are any.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
@@ -62,8 +64,23 @@ class TuneTable(BaseModel):
                 _check(table, values)
         if self.seed is not None and self.seed in seeds:
             raise FedaxError(f"tune.seed is {self.seed}: it must differ from the seeds that are reported on, {seeds}")
-        if self.metric is not None and not self.metric.removeprefix("personal_").startswith("validation_"):
+        if self.metric is None or self.bare is not None:
+            return
+        part = self.metric.removeprefix("personal_").partition("_")[0]
+        if part not in PARTS:
+            raise FedaxError(f"tune.metric: {unknown('metric', self.metric, METRICS)}")
+        if part != "validation":
             raise FedaxError(f"tune.metric is {self.metric!r}: it must be on validation rows, as validation_loss is")
+
+    @property
+    def bare(self) -> str | None:
+        """The metric's own name, where no column was named.
+
+        >>> TuneTable(metric="auc").bare, TuneTable(metric="validation_auc").bare
+        ('auc', None)
+        """
+        known = self.metric is not None and (self.metric in METRICS or self.metric == "objective")
+        return self.metric if known else None
 
 
 def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTable | None = None) -> Values:

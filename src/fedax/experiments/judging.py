@@ -76,6 +76,9 @@ def judge(table: SweepTable, rounds: int, columns: Sequence[Collection[str]]) ->
     """
     common = [name for name in columns[0] if name != "round" and all(name in other for other in columns)]
     metric = _default(common) if table.metric is None else table.metric
+    if table.bare is not None:
+        columns_of = [f"{own}{part}_{metric}" for part in ("test", "validation", "train") for own in ("", "personal_")]
+        metric = next((name for name in columns_of if name in common), metric)
     if metric not in common:
         raise FedaxError(f"sweep.metric: {unknown('metric', metric, common)}")
     goal = table.goal or better(metric) or "min"

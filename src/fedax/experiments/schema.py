@@ -14,6 +14,7 @@ from fedax.errors import FedaxError, unknown
 from fedax.experiments.file_tables import AlgorithmTable, DataTable, ModelTable, ProblemTable, Seed, Table
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
+from fedax.metrics import RESERVED
 from fedax.options import Count
 from fedax.runs.files import slug
 
@@ -80,6 +81,10 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
             self.sweep.check(self.algorithm, self.rounds)
         if self.tune is not None:
             self.tune.check(self.algorithm, self.seeds)
+        for asked in (self.tune, self.sweep):
+            by = None if asked is None else asked.bare
+            if by is not None and by not in (*self.problem.metrics, *RESERVED):
+                self.problem.metrics = [*self.problem.metrics, by]  # what decides is measured
         return self
 
     def of(self, table: AlgorithmTable) -> Experiment:

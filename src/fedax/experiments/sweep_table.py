@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from fedax.algorithms import Algorithm
 from fedax.engine import grid
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import METRICS
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.options import Count
 
@@ -18,7 +19,8 @@ from fedax.options import Count
 class SweepTable(BaseModel):
     """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
 
-    metric: a column of the history; default accuracy, else the regularised or the plain loss, on test rows if any.
+    metric: a column of the history, or a metric such as auc; default accuracy, else the regularised or the plain loss;
+        on test rows if any.
     goal: "max" or "min"; default by the metric's name.
     over: the metric's mean over the last so many rounds decides; default its last value.
     target: a value of the metric; the first evaluated round that reaches it is reported.
@@ -32,6 +34,12 @@ class SweepTable(BaseModel):
     over: Count | None = None
     target: float | None = None
     mode: Literal["auto", "batched", "sequence"] = "auto"
+
+    @property
+    def bare(self) -> str | None:
+        """The metric's own name, where no column was named."""
+        known = self.metric is not None and (self.metric in METRICS or self.metric == "objective")
+        return self.metric if known else None
 
     @property
     def values(self) -> dict[str, list[float]]:

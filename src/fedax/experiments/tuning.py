@@ -243,7 +243,8 @@ def _judge(run: Simulation, asked: TuneTable) -> Judge:
     columns = [name for name in next(iter(run)) if name.removeprefix("personal_").startswith("validation_")]
     own = "personal_" if run.prepared.algorithm.personalised else ""
     wanted = [f"{own}validation_{name}" for name in ("accuracy", "objective", "loss")]
-    metric = asked.metric or next(name for name in wanted if name in columns)
+    named = asked.metric if asked.bare is None else f"{own}validation_{asked.bare}"
+    metric = named or next(name for name in wanted if name in columns)
     if metric not in columns:
         raise FedaxError(f"tune.metric: {unknown('metric', metric, columns)}")
     return Judge(metric, better(metric), run.config.rounds)

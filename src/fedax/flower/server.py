@@ -25,6 +25,7 @@ from fedax.algorithms.base import Context as Moment
 from fedax.algorithms.with_model_state import bare
 from fedax.client.round import cast_like
 from fedax.engine.executors import diagnostics
+from fedax.engine.record import described_table
 from fedax.engine.result import Result, unwrap
 from fedax.engine.rounds import finite
 from fedax.errors import DivergedError, FedaxError
@@ -167,9 +168,9 @@ class Server:
         model = self.setting.problem.whole(unwrap(jax.device_get(self.setting.algorithm.model(self.server))))
         model = jax.tree.map(jnp.asarray, model)
         info = {"algorithm": repr(self.setting.algorithm), "rounds": self.round, "seed": self.setting.seed}
-        return Result(
-            self.history, model, None, self.setting.clients or 0, {**info, "executor": "flower", **self._promise()}
-        )
+        info |= {"executor": "flower", **self._promise()}
+        tabular = described_table(self.setting.problem, self.setting.algorithm, self.setting.federation)
+        return Result(self.history, model, None, self.setting.clients or 0, info, tabular=tabular)
 
     def _answers(self) -> dict[int, Answer]:
         """The answers of a round, as many as it needs."""

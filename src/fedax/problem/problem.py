@@ -229,11 +229,14 @@ class Problem:
         return {metric.name: jnp.asarray(metric.rows(*args)) for metric in own}
 
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
-        """The (weighted) mean loss over a batch's rows, without the regularizer."""
+        """The (weighted) mean loss over a batch's rows, without the regularizer.
+
+        Where a batch has the array `weight`, 1 on average over all training rows, each row's loss is multiplied by it.
+        """
         if weights is None and self._batch_loss is not None:
             value: jax.Array = self._batch_loss(self.whole(params), nested(batch))
             return value
-        return _mean(self._row_losses(params, batch), weights)
+        return _mean(self._weighted(self._row_losses(params, batch), batch), weights)
 
     def training_loss(
         self, model: Any, batch: Batch, weights: jax.Array | None = None, key: jax.Array | None = None
@@ -243,7 +246,11 @@ class Problem:
             return self.loss(model, batch, weights), parted(model)[1]
         assert self._row_loss is not None
         outputs, state = self._outputs(model, batch, key, True)
-        return _mean(self._row_loss(outputs, nested(batch).get("y")), weights), state
+        losses = self._row_loss(outputs, nested(batch).get("y"))
+        return _mean(self._weighted(losses, batch), weights), state
+
+    def _weighted(self, losses: jax.Array, batch: Batch) -> jax.Array:
+        return losses * batch["weight"] if "weight" in batch else losses
 
     def on(self, batch: Batch) -> BatchOracle:
         """The problem on some rows: value, gradient and Hessian of the smooth part, with the regularizer beside it.

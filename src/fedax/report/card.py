@@ -11,7 +11,7 @@ from fedax.report.columns import STRUCTURE, number, parse, text
 from fedax.report.fairness import tuned
 from fedax.report.sentences import stop, summary
 from fedax.report.summary import flat
-from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY
+from fedax.runs.files import CLIENTS, EXPERIMENT, HISTORY, PREPARATION
 from fedax.runs.reading import RecordedRun
 
 CARD, MODEL, PERSONAL, INFO = "README.md", "model.safetensors", "personal.safetensors", "result.json"
@@ -34,24 +34,34 @@ batch = {{name: array[index] for name, array in federation.arrays.items()}}
 print("outputs", problem.outputs(model, batch).shape)
 print({{name: float(values.mean()) for name, values in problem.rows(model, batch).items()}})
 """
+PREDICT = """\
+```
+pip install numpy pandas safetensors
+python predict.py new.csv predictions.csv            # the shared model
+python predict.py new.csv predictions.csv CLIENT     # a client's own, where there are personal models
+```
+
+`predict.py`, `applying.py` and `forward.py` need nothing of Fedax. The columns that must be in the table, and what is
+made of them, are in `preparation.json`."""
 
 
 def files(run: RecordedRun) -> list[Path]:
     """The files of a run that go with its model: what `fedax.load` reads, and the experiment."""
     if not (run.folder / MODEL).is_file():
         raise FedaxError(f"{run.folder} has no model: {stop(run) or 'it has no ' + MODEL}")
-    names = (MODEL, PERSONAL, INFO, HISTORY, EXPERIMENT, CLIENTS)
+    names = (MODEL, PERSONAL, INFO, PREPARATION, HISTORY, EXPERIMENT, CLIENTS)
     return [path for name in names if (path := run.folder / name).is_file()]
 
 
-def card(run: RecordedRun) -> str:
-    """The card of a run's model, as Markdown."""
+def card(run: RecordedRun, *, predicts: bool = False) -> str:
+    """The card of a run's model, as Markdown; predicts: predict.py lies beside it."""
     method = str(run.get("algorithm", "name") or run.label)
     head = f"---\nlibrary_name: fedax\ntags:\n- federated-learning\n- {method}\n---\n\n# {run.label} on {_data(run)}\n"
     parts = {
         "": f"A model made by {method}, a method of federated optimisation, with Fedax. {summary([run])} {stop(run)}",
         "Files": _files(run),
         "Metrics": _metrics(run),
+        **({"Predicting": PREDICT} if predicts else {}),
         "Loading": f"```python\n{_load(run)}```\n\nThe weights alone: `safetensors.numpy.load_file('{MODEL}')`.",
         "Experiment": _experiment(run),
         "Licence": "None is given: add one here. The data's own licence may bind the choice.",
@@ -70,6 +80,7 @@ def _files(run: RecordedRun) -> str:
         MODEL: "the shared model",
         PERSONAL: "every client's own model, stacked; `fedax.load(folder).personal(client)`",
         INFO: "how the arrays make up the parameters",
+        PREPARATION: "how a table's columns become the model's inputs",
         EXPERIMENT: "the resolved experiment, with versions",
         HISTORY: "a row an evaluated round",
         CLIENTS: "the clients: their rows and labels, and how each fares",

@@ -14,8 +14,10 @@ from fedax.errors import FedaxError
 from fedax.report.chart_data import embed, payload
 from fedax.report.columns import STRUCTURE, parse
 from fedax.report.fairness import held_equal, tuned
+from fedax.report.honest import constant_row, unbalanced
 from fedax.report.markup import best, cell, swatch
 from fedax.report.personal_html import protocol_tables
+from fedax.report.quality_html import learnt_section, quality_section
 from fedax.report.recorded_sweep import read_sweep
 from fedax.report.sentences import obstacles, summary, title, warnings
 from fedax.report.summary import Group, Spread, columns, flat, groups, read_all, rows, short
@@ -59,10 +61,11 @@ def page(runs: list[RecordedRun], folders: Sequence[Path]) -> str:
         title=escape(title(runs)),
         style=_own("style.css"),
         setting=escape(summary(runs)),
-        warnings=_warnings(warnings(found, folders)),
+        warnings=_warnings([*warnings(found, folders), *unbalanced(found)]),
         fairness=_fairness([held_equal(runs), *_tuned(folders)]),
         table=_table(found, comparable),
         protocol=protocol,
+        quality=quality_section(found) + learnt_section(found),
         clients_title="Personal models" if protocol else "Client by client",
         clients_hidden="" if protocol else "hidden",
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
@@ -112,6 +115,11 @@ def _table(found: list[Group], comparable: bool) -> str:
     judged = [line for line, group in zip(lines, found, strict=True) if comparable and group.finished]
     bold = {key: best(key, [line[key].mean for line in judged if key in line]) for key in titles}
     body = "".join(_line(i, line, bold) for i, line in enumerate(lines))
+    constant = constant_row(found) if comparable else None
+    if constant is not None:
+        cells = "".join(cell(key, constant[key].mean if key in constant else None, None, None) for key in titles)
+        name = escape(constant["algorithm"])
+        body += f'<tr class="constant"><th scope="row">{name}</th>{cells}<td>–</td><td>constant</td></tr>'
     return (
         '<table class="summary"><thead>'
         f'<tr><td></td>{over}<td colspan="2"></td></tr>'

@@ -181,10 +181,19 @@ def columns(rows: list[dict[str, Any]]) -> dict[str, str]:
     metrics = {key: metric for key in keys if (metric := parse(key))}
     ordered = sorted(metrics, key=lambda key: (metrics[key].personal, metrics[key].order))
     titles = {
-        key: f"Personal {short(metrics[key]).lower()}" if metrics[key].personal else short(metrics[key])
+        key: f"Personal {_lower(short(metrics[key]))}" if metrics[key].personal else short(metrics[key])
         for key in ordered
     }
     return titles | {key: title for key, title in (STRUCTURE | COUNTERS).items() if key in keys}
+
+
+def _lower(title: str) -> str:
+    """A title within a sentence; AUC and its like stay as they are.
+
+    >>> _lower("Accuracy, %"), _lower("AUC")
+    ('accuracy, %', 'AUC')
+    """
+    return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
 def short(metric: Metric) -> str:

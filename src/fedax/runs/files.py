@@ -5,6 +5,9 @@ metrics.jsonl       one row an evaluated round, appended by the simulation
 status.json         running, finished, diverged, interrupted or failed, and the round
 clients.json        names, labels and rows of the clients; their last metrics
 model.safetensors, personal.safetensors, result.json        what `fedax.load` reads
+assessment.json     the constant predictor's metrics; of a run on a table, ranking, calibration, residuals
+coefficients.csv    of a linear model on a table: what each column counts for, and for whom
+preparation.json    of a run on a table: how columns become a model's inputs, and which model it is
 report.html         the report
 .lock               while a process works on the run: which one
 """
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.json", "runs"
 MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
 REPORT, LOCK, CHECKPOINTS, STATES = "report.html", ".lock", "checkpoints", "states.bin"
+PREPARATION, ASSESSMENT, COEFFICIENTS = "preparation.json", "assessment.json", "coefficients.csv"
 
 
 class History(list[dict[str, Any]]):

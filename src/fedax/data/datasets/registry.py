@@ -20,7 +20,10 @@ def _pair(reader: Callable[..., Any]) -> dict[str, Any]:
 
 
 _BUNDLED = "https://scikit-learn.org/stable/datasets/toy_dataset.html"
-_TABLE = {"path": REQUIRED, "label": REQUIRED, "client": None, "features": None, "categorical": None}
+_TABLE = {
+    **{"path": REQUIRED, "label": REQUIRED, "client": None, "features": None, "categorical": None, "drop": None},
+    **{"dates": None, "missing": "error", "weights": None, "task": None},
+}
 
 _ALL = (
     Dataset("digits", "8x8 images of handwritten digits", bundled.digits, 1797, 10, reference=_BUNDLED),

@@ -18,7 +18,8 @@ REQUIRED = object()  # the default of an option that has none
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named dataset; `read` returns its flat arrays, `x` and `y`, and `read_test` those of its own test set.
+    """A named dataset; `read` returns its flat arrays, `x` and `y`, and `read_test` those of its own test set. Of a
+    user's own table `read` returns a checked `fedax.data.tables.table.Table`.
 
     rows, classes, test_rows: what the published files hold; 0 where it depends on them, no classes for a regression.
     files: what is downloaded.
@@ -32,7 +33,7 @@ class Dataset:
 
     name: str
     what: str
-    read: Callable[..., dict[str, Array]]
+    read: Callable[..., Any]
     rows: int = 0
     classes: int = 0
     test_rows: int = 0
@@ -64,7 +65,7 @@ class Dataset:
         >>> from fedax.data import DATASETS
         >>> DATASETS["csv"].resolved({"path": "cells.csv"})
         Traceback (most recent call last):
-        fedax.errors.FedaxError: csv needs label: its options are path, label, client, features, categorical
+        fedax.errors.FedaxError: csv needs label: its options are path, label, client, features, categorical, ...
         """
         for name in options:
             if name not in self.options:
@@ -73,7 +74,7 @@ class Dataset:
         for name, value in chosen.items():
             if value is REQUIRED:
                 raise FedaxError(f"{self.name} needs {name}: its options are {', '.join(self.options)}")
-            if name in ("path", "label", "client", "subset") and not isinstance(value, str | None):
+            if name in ("path", "label", "client", "subset", "weights", "task") and not isinstance(value, str | None):
                 raise FedaxError(f"{name} is {value!r}: it must be text")
         return chosen
 

@@ -1,59 +1,80 @@
 """A user's own rows: tables with a label column and perhaps a client column, and NumPy archives.
 
-Of a table, numbers are standardised over all rows, column by column, and the columns named as categorical become one
-column of 0 and 1 for each of their values, in sorted order. A label of text, whole numbers or true and false is a
-class; a label of decimal numbers is the target of a regression, and stays as it is.
-
-The readers return the arrays `x`, `y` and, where a client column is named, `client`; labels and clients as they stand.
+`fedax.data.tables.kinds` says what becomes of a table's columns, `labels` of its label. The readers of tables return
+a checked `Table`; those of arrays the arrays `x`, `y` and, where a client column is named, `client`, as they stand.
 """
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedax.data.checks import Array
 from fedax.data.datasets.formats import own_file, reason
-from fedax.data.tables.scaling import standardised
+from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
 
-MANY = 1000  # values of a categorical column; more are rather names than categories
+
+def csv(path: str, **columns: Any) -> Table:
+    """A CSV file with a header."""
+    return check(read_csv(path), str(own_file(path)), **columns)
 
 
-def csv(path: str, **columns: Any) -> dict[str, Array]:
-    """A CSV file with a header; only an empty cell is missing, so a client may be called NA."""
+def read_csv(path: str | Path) -> Any:
+    """The frame of a CSV file with a header; only an empty cell is missing, so a client may be called NA."""
     import pandas
 
     file = own_file(path)
     try:
         header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False)
+        _refuse_other_separators(header, file)
         twice = header.iloc[0][header.iloc[0].duplicated()]
         if len(twice):
             raise FedaxError(f"{file} has two columns named {twice.iloc[0]!r}: names must be distinct")
-        frame = pandas.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
+        return pandas.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
     except (ValueError, OSError, EOFError) as error:
+        if isinstance(error, FedaxError):
+            raise
         raise FedaxError(f"{file} is not a CSV file: {reason(error)}") from error
-    return from_frame(frame, str(file), **columns)
 
 
-def parquet(path: str, **columns: Any) -> dict[str, Array]:
+def _refuse_other_separators(header: Any, file: Path) -> None:
+    """Refuse a file whose header is one name with separators in it."""
+    first = str(header.iloc[0, 0])
+    found = next((mark for mark in (";", "\t", "|") if mark in first), None)
+    if header.shape[1] == 1 and found is not None:
+        name = {";": "semicolons", "\t": "tabs", "|": "bars"}[found]
+        raise FedaxError(f"{file} has {name} between its columns: a CSV file must have commas, and decimal points")
+
+
+def parquet(path: str, **columns: Any) -> Table:
     """A Parquet file."""
+    return check(read_parquet(path), str(own_file(path)), **columns)
+
+
+def read_parquet(path: str | Path) -> Any:
+    """The frame of a Parquet file."""
     import pandas
 
     file = own_file(path)
     try:
-        frame = pandas.read_parquet(file)
+        return pandas.read_parquet(file)
     except ImportError:
         raise FedaxError(f"{file} cannot be read without pyarrow: pip install 'fedax[parquet]'") from None
     except (ValueError, OSError) as error:  # pyarrow's errors are ValueErrors and OSErrors
         raise FedaxError(f"{file} is not a Parquet file: {reason(error)}") from error
-    return from_frame(frame, str(file), **columns)
 
 
-def huggingface(path: str, **columns: Any) -> dict[str, Array]:
+def read_table(path: str | Path) -> Any:
+    """The frame of a file: Parquet if its name says so, else CSV."""
+    return read_parquet(path) if str(path).endswith((".parquet", ".pq")) else read_csv(path)
+
+
+def huggingface(path: str, **columns: Any) -> Table | dict[str, Array]:
     """A directory that `save_to_disk` of a Hugging Face dataset has written."""
     folder = own_file(path)
     try:
@@ -91,36 +112,10 @@ def numpy(path: str, features: str = "x", label: str = "y", client: str | None =
     return chosen
 
 
-def from_frame(
-    frame: Any,
-    owner: str,
-    *,
-    label: str,
-    client: str | None = None,
-    features: Sequence[str] | None = None,
-    categorical: Sequence[str] | None = None,
-) -> dict[str, Array]:
-    """The arrays of a pandas table; `owner` is named in the errors.
-
-    >>> import pandas
-    >>> table = pandas.DataFrame({"age": [30, 50], "city": ["oslo", "bodo"], "ill": ["no", "yes"]})
-    >>> from_frame(table, "table", label="ill", categorical=["city"])["x"].tolist()
-    [[-1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
-    """
-    features, categorical = _columns(list(frame.columns), owner, label, client, features, categorical)
-    if not len(frame):
-        raise FedaxError(f"{owner} has no rows")
-    for name in [*features, label, *([client] if client is not None else [])]:
-        _check_full(frame[name], name, owner)
-    blocks = [_one_hot(frame[name], name) if name in categorical else _number(frame[name], name) for name in features]
-    arrays = {"x": np.concatenate(blocks, axis=1), "y": _label(frame[label])}
-    return arrays if client is None else {**arrays, "client": frame[client].astype(str).to_numpy(np.str_)}
-
-
 def from_huggingface(
     dataset: Any, owner: str, *, label: str, features: Sequence[str] | None = None, **columns: Any
-) -> dict[str, Array]:
-    """The arrays of a Hugging Face dataset: as of a table, or of one column of images or arrays as they are."""
+) -> Table | dict[str, Array]:
+    """A Hugging Face dataset: a table, or of one column of images or arrays the arrays as they are."""
     names = list(dataset.column_names)
     if label not in names:
         raise unknown(f"column of {owner}", label, names)
@@ -128,86 +123,20 @@ def from_huggingface(
     scalar = ("Value", "ClassLabel")
     whole = [name for name in chosen if name in names and type(dataset.features[name]).__name__ not in scalar]
     if not whole:
-        return from_frame(dataset.to_pandas(), owner, label=label, features=features, **columns)
+        return check(dataset.to_pandas(), owner, label=label, features=features, **columns)
     if len(chosen) > 1:
         raise FedaxError(f"features is {list(chosen)}: {whole[0]} holds arrays, so it must be the only one")
     import pandas
 
     scalars = {name: list(dataset[name]) for name in (label, columns.get("client")) if name in names}
-    frame = pandas.DataFrame({**scalars, chosen[0]: 0.0})
-    rest = from_frame(frame, owner, label=label, features=chosen, **columns)
+    frame = pandas.DataFrame({**scalars, chosen[0]: np.arange(len(dataset)) / 2})
+    rest = check(frame, owner, label=label, features=chosen, **columns)
     feature = dataset.features[chosen[0]]
     image = type(feature).__name__ == "Image"
     kind = None if image else getattr(feature, "feature", feature).dtype
     rows = [np.asarray(row, kind) for row in dataset[chosen[0]]]
     if len({row.shape for row in rows}) > 1:
         raise FedaxError(f"{owner} has arrays of different shapes in {chosen[0]}: all must have the same")
-    return {**rest, "x": np.stack(rows)}
-
-
-def _columns(
-    known: list[Any], owner: str, label: str, client: str | None, features: Any, categorical: Any
-) -> tuple[list[str], list[str]]:
-    """The feature columns and the categorical ones among them; a wrong name raises."""
-    twice = {name for name in known if known.count(name) > 1}
-    if twice:
-        raise FedaxError(f"{owner} has two columns named {min(twice)!r}: names must be distinct")
-    for field, names in (("features", features), ("categorical", categorical)):
-        if names is not None and (isinstance(names, str) or not np.iterable(names)):
-            raise FedaxError(f"{field} is {names!r}: it must be a list of columns")
-    held = [label, *([client] if client is not None else [])]
-    chosen = [name for name in known if name not in held] if features is None else list(features)
-    for name in [*held, *chosen, *(categorical or [])]:
-        if name not in known:
-            raise unknown(f"column of {owner}", name, [str(name) for name in known])
-    for name in categorical or []:
-        if name not in chosen:
-            raise FedaxError(f"categorical names {name!r}: it must be one of the features {', '.join(chosen)}")
-    if not chosen or set(chosen) & set(held) or len(set(held)) < len(held):
-        raise FedaxError(f"features is {chosen}: there must be at least 1, none of them the label or the client column")
-    return chosen, list(categorical or [])
-
-
-def _check_full(column: Any, name: str, owner: str) -> None:
-    empty = column.isna().to_numpy()
-    if empty.any():
-        raise FedaxError(
-            f"{owner} has nothing in column {name!r} at row {1 + int(empty.argmax())}: "
-            "fill it in, or leave the row or the column out"
-        )
-
-
-def _number(column: Any, name: str) -> Array:
-    """One standardised column of numbers."""
-    import pandas
-
-    if not pandas.api.types.is_numeric_dtype(column.dtype):  # bool counts as numeric
-        numbers = pandas.to_numeric(column.astype(str), errors="coerce")
-        row = int(numbers.isna().to_numpy().argmax())
-        raise FedaxError(
-            f"column {name!r} has {str(column.iloc[row])!r} at row {row + 1}: "
-            "it must be a number, or the column be named in categorical"
-        )
-    values = column.to_numpy(np.float64)
-    if not np.isfinite(values).all():
-        raise FedaxError(f"column {name!r} is infinite at row {1 + int((~np.isfinite(values)).argmax())}")
-    return standardised(values)[:, None]
-
-
-def _one_hot(column: Any, name: str) -> Array:
-    """A column of 0 and 1 for each value."""
-    values, code = np.unique(column.astype(str).to_numpy(np.str_), return_inverse=True)
-    if len(values) > MANY:
-        raise FedaxError(f"categorical names {name!r}, which has {len(values)} values: at most {MANY} are allowed")
-    return np.eye(len(values), dtype=np.float32)[code]
-
-
-def _label(column: Any) -> Array:
-    import pandas
-
-    kind = pandas.api.types
-    if kind.is_float_dtype(column.dtype):
-        return np.asarray(column.to_numpy(np.float32))
-    if kind.is_integer_dtype(column.dtype) or kind.is_bool_dtype(column.dtype):
-        return np.asarray(column.to_numpy(np.int64))
-    return np.asarray(column.astype(str).to_numpy(np.str_))
+    labels = rest.y if rest.labels is None else np.array(rest.labels)[rest.y]
+    clients = {} if rest.clients is None else {"client": rest.clients}
+    return {"y": labels, "x": np.stack(rows), **clients}

@@ -1,0 +1,192 @@
+"""What a table's columns are: recognised by their cells, and what becomes of each.
+
+    number      standardised                    boolean     true and false, as 1 and 0, standardised
+    category    a column of 0 and 1 a value     date        left out, unless `dates` asks for it: days, standardised
+    id          left out                        text        left out
+    constant    left out
+
+A column of whole numbers is an id if all differ and its name says so, or they count the rows; one of words if all
+differ. Categories repeat: at most 20 of them, or one for each 10 rows, up to 1000. Other words are text. A column is
+one of numbers or dates if more than half of its cells are; the others are then mistakes, and told with their number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from fedax.data.checks import Array
+from fedax.data.tables.applying import absurd, dates, first_row, is_missing, numbers, texts
+
+Kind = Literal["number", "category", "boolean", "date", "id", "constant", "text"]
+MANY = 1000  # values of a categorical column; more are rather names than categories
+FEW = 20  # values that are categories in a table of any length
+SAMPLE = 1000  # rows that are looked at before all are
+FORMS = ("ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%d %b %Y", "%d %B %Y")
+_ID = re.compile(r"(?i:(^|[^a-z])(id|ids|uuid|guid|key|nr|no|number|index|row|code))$|[a-z]I[dD]$")
+_LIKE_A_DATE = re.compile(r"\s*\d{1,4}[-./ ]\w{1,9}[-./ ]\d{1,4}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column as it was recognised.
+
+    missing: how many cells are. bad: how many are of another kind. values: how many different ones a category has.
+    form: of a date. span: the least and the largest number.
+    """
+
+    name: str
+    kind: Kind
+    rows: int
+    missing: int = 0
+    bad: int = 0
+    values: int | None = None
+    form: str | None = None
+    span: tuple[float, float] | None = None
+
+    @property
+    def used(self) -> bool:
+        """Whether it becomes features where nothing else is asked for."""
+        return self.kind in ("number", "boolean", "category")
+
+
+def recognise(name: Any, given: Any) -> Column:
+    """What a pandas column is.
+
+    >>> import pandas
+    >>> recognise("age", pandas.Series(["30", "NA", "41.5"])).kind
+    'number'
+    >>> recognise("patient_id", pandas.Series([17, 4, 99])).kind
+    'id'
+    >>> recognise("admitted", pandas.Series(["2024-03-01", "2024-03-02"]))
+    Column(name='admitted', kind='date', rows=2, missing=0, bad=0, values=None, form='ISO8601', span=None)
+    """
+    import pandas
+
+    rows = len(given)
+    if pandas.api.types.is_bool_dtype(given.dtype):
+        return _boolean(name, given.to_numpy(np.float64, na_value=np.nan), rows)
+    if pandas.api.types.is_numeric_dtype(given.dtype):
+        return _numeric(name, numbers(given)[0], rows)
+    if pandas.api.types.is_datetime64_any_dtype(given.dtype):
+        return _dates(name, given, "ISO8601", rows)
+    return _words(name, given, rows)
+
+
+def _numeric(name: Any, values: Array, rows: int, bad: int = 0) -> Column:
+    missing = int(is_missing(values).sum()) - bad
+    if missing + bad == rows:
+        return Column(name, "constant", rows, missing)
+    low, high = (float(f(values)) for f in (np.fmin.reduce, np.fmax.reduce))
+    if low == high and not bad:
+        return Column(name, "constant", rows, missing, values=1)
+    kind: Kind = "id" if not bad and not missing and _is_number_of_rows(name, values, low, high) else "number"
+    return Column(name, kind, rows, missing, bad, span=(low, high))
+
+
+def _is_number_of_rows(name: Any, values: Array, low: float, high: float) -> bool:
+    """Whether whole numbers, all different, name rows: their column's name says so, or they count them."""
+    some = values[:SAMPLE]
+    if len(values) < 2 or not _distinct_and_whole(some):
+        return False
+    counts = len(values) >= FEW and high - low == len(values) - 1
+    return (counts or bool(_ID.search(str(name)))) and _distinct_and_whole(values)
+
+
+def _distinct_and_whole(values: Array) -> bool:
+    whole = values.dtype.kind in "iu" or bool(np.all(values == np.floor(values)))
+    return whole and len(np.unique(values)) == len(values)
+
+
+def _boolean(name: Any, values: Array, rows: int) -> Column:
+    missing = int(np.isnan(values).sum())
+    some = values[~np.isnan(values)]
+    if not len(some) or some.min() == some.max():
+        return Column(name, "constant", rows, missing, values=int(len(some) > 0))
+    return Column(name, "boolean", rows, missing, values=2)
+
+
+def _dates(name: Any, given: Any, form: str, rows: int) -> Column:
+    values, bad = dates(given, form)
+    return Column(name, "date", rows, int(np.isnan(values).sum() - bad.sum()), int(bad.sum()), form=form)
+
+
+def _words(name: Any, given: Any, rows: int) -> Column:
+    """What a column of words is: numbers, dates, true and false with some cells that are not, or words indeed."""
+    text, _ = texts(given)
+    known = [value for value in text if value is not None]
+    if not known:
+        return Column(name, "constant", rows, rows, values=0)
+    small = {value.strip().lower() for value in known[:SAMPLE]}
+    if small <= {"true", "false"} and {value.strip().lower() for value in known} <= {"true", "false"}:
+        flags = np.array([np.nan if v is None else float(v.strip().lower() == "true") for v in text])
+        return _boolean(name, flags, rows)
+    values, bad = numbers(given)
+    if 2 * int((~np.isnan(values)).sum()) > rows - int((np.isnan(values) & ~bad).sum()):
+        return _numeric(name, values, rows, int(bad.sum()))
+    if sum(map(bool, map(_LIKE_A_DATE.match, known[:SAMPLE]))) * 2 > len(known[:SAMPLE]):
+        found = [_dates(name, given, form, rows) for form in FORMS]
+        best = min(found, key=lambda column: column.bad)
+        if 2 * best.bad < rows - best.missing:
+            return best
+    different = len(set(known))
+    missing = rows - len(known)
+    about: dict[str, Any] = {"rows": rows, "missing": missing, "values": different}
+    if different == 1:
+        return Column(name, "constant", **about)
+    if different == len(known) and (rows > FEW or _ID.search(str(name))) and not any(" " in v.strip() for v in known):
+        return Column(name, "id", **about)
+    if different <= max(FEW, min(MANY, len(known) // 10)) and np.mean([len(v) for v in known[:SAMPLE]]) <= 60:
+        return Column(name, "category", **about)
+    return Column(name, "text", **about)
+
+
+def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = None) -> str:
+    """What is made of a column, in words.
+
+    >>> becomes(Column("note", "text", 9))
+    'left out: free text'
+    """
+    if column.kind == "date":
+        asked = dates == "numbers" or column.name in (dates or ())
+        return "days, standardised" if asked else f"left out; dates = [{column.name!r}] makes it days"
+    return {
+        "number": "standardised",
+        "boolean": "0 and 1, standardised",
+        "category": f"{column.values} columns of 0 and 1",
+        "id": "left out: it tells rows apart",
+        "constant": "left out: it does not vary" if column.values else "left out: it is empty",
+        "text": "left out: free text",
+    }[column.kind]
+
+
+def mistakes(column: Column, given: Any) -> list[str]:
+    """What is wrong with a column's cells besides that some are missing."""
+    found = []
+    if column.bad:
+        values, bad = numbers(given) if column.kind == "number" else dates(given, str(column.form))
+        shown, wanted = str(given.iloc[int(bad.argmax())]), "number" if column.kind == "number" else "date"
+        found.append(
+            f"column {column.name!r} has {shown!r} at row {first_row(bad)}: it must be a {wanted}, as the others are "
+            f"({column.bad:,} of {column.rows:,} cells are none)"
+        )
+    if column.span is not None and (max(-column.span[0], column.span[1]) > 1e9):
+        values, _ = numbers(given)
+        far = absurd(values)
+        if far.any():
+            value = float(values[int(far.argmax())])
+            what = "infinity" if np.isinf(value) else f"the absurd value {value:g}"
+            found.append(
+                f"column {column.name!r} has {what} at row {first_row(far)}: correct it, or leave the row out "
+                f"({int(far.sum()):,} of {column.rows:,} cells)"
+            )
+    return found
+
+
+def recognised(frame: Any) -> list[Column]:
+    """Every column of a table."""
+    return [recognise(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)]

@@ -1,0 +1,184 @@
+"""Predict rows of a table: with the shared model, or with a client's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedax.data.checks import Array
+from fedax.data.tables.preparation import Preparation
+from fedax.errors import FedaxError, unknown
+from fedax.models.registry import MODELS, model
+from fedax.outside import is_outside
+from fedax.prediction.forward import MODELS as PLAIN
+from fedax.prediction.forward import of_client, outputs, probabilities, tree
+from fedax.runs.files import INFO, MODEL, PERSONAL, PREPARATION, read_json
+
+Clients = str | Sequence[str] | None
+
+
+def described_model(module: Any, name: str | None = None) -> dict[str, Any] | None:
+    """A model as a file says it, by name with its options; None where a file cannot.
+
+    name: from outside, such as "mymodule:Net", where it has one.
+
+    >>> from fedax.models import model
+    >>> described_model(model("mlp", outputs=2, hidden=[8]))
+    {'name': 'mlp', 'outputs': 2, 'hidden': [8]}
+    """
+    if is_outside(name):
+        return {"name": name, "outputs": getattr(module, "outputs", None)}
+    target = f"{type(module).__module__}:{type(module).__name__}"
+    for known, entry in MODELS.items():
+        if entry.target == target:
+            options = {key: getattr(module, key) for key in entry.options}
+            plain = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
+            return {"name": known, "outputs": module.outputs, **plain}
+    return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictor:
+    """What predicts: a preparation, the parameters of the shared model and perhaps of the clients' own.
+
+    model: by name, as `described_model` says it. personal: from a client's number to its own parameters. shared:
+    whether there is a shared model. apply: a function of (parameters, inputs), for models that a file cannot name.
+    """
+
+    preparation: Preparation
+    model: Mapping[str, Any] | None
+    params: Any
+    personal: Callable[[int], Any] | None = None
+    shared: bool = True
+    apply: Callable[[Any, Any], Any] | None = None
+
+    @classmethod
+    def load(cls, folder: Path) -> Predictor:
+        """The predictor that a run's directory holds."""
+        from safetensors.numpy import load_file
+
+        content, about = read_json(folder / PREPARATION), read_json(folder / INFO)
+        if content is None:
+            raise FedaxError(f"{folder} has no {PREPARATION}: prediction needs a run on a table")
+        if about is None or not (folder / MODEL).is_file():
+            raise FedaxError(f"{folder} has no model: the run has not come to its end")
+        params, personal = tree(about["structure"], load_file(folder / MODEL)), None
+        if (folder / PERSONAL).is_file():
+            stacked = tree(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
+            personal = functools.partial(of_client, stacked, shared=params)
+        return cls.of(content, params, personal)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], params: Any, personal: Any, apply: Any = None) -> Predictor:
+        """From what preparation.json says, parameters, and a function that gives a client's own."""
+        made = Preparation.from_json(content)
+        return cls(made, content.get("model"), params, personal, content.get("shared", True), apply)
+
+    def predict(self, table: Any, client: Clients = None) -> Array:
+        """The predicted label of each row, or the predicted number."""
+        if self.preparation.task == "regression":
+            numbers: Array = self._outputs(table, client)[:, 0]
+            return numbers
+        chosen = self.predict_proba(table, client).argmax(axis=1)
+        assert self.preparation.labels is not None
+        labels: Array = np.array(self.preparation.labels)[chosen]
+        return labels
+
+    def predict_proba(self, table: Any, client: Clients = None) -> Array:
+        """Each class's probability, [rows, classes], in the order of `preparation.labels`."""
+        if self.preparation.task == "regression":
+            raise FedaxError(f"{self.preparation.label!r} is a number: predict gives it, and it has no probabilities")
+        made: Array = probabilities(self._outputs(table, client))
+        return made
+
+    def predictions(self, table: Any, client: Clients = None) -> Any:
+        """A table with the prediction of each row and, for classes, a column probability_<label> of each.
+
+        Columns that tell rows apart, such as a patient's number, come first.
+        """
+        import pandas
+
+        frame = as_frame(table)
+        ids = [name for name, why in self.preparation.left_out.items() if "tells rows apart" in why]
+        shown = {name: frame[name].to_numpy() for name in ids if name in frame.columns}
+        if self.preparation.task == "regression":
+            return pandas.DataFrame({**shown, "prediction": self.predict(frame, client)})
+        proba = self.predict_proba(frame, client)
+        labels = self.preparation.labels or ()
+        columns = {f"probability_{label}": proba[:, i] for i, label in enumerate(labels)}
+        return pandas.DataFrame({**shown, "prediction": np.array(labels)[proba.argmax(axis=1)], **columns})
+
+    def own(self, table: Any) -> list[str]:
+        """Whose row each is, by the table's client column."""
+        from fedax.data.tables.applying import texts
+
+        name, frame = self.preparation.client, as_frame(table)
+        if name is None or name not in frame.columns:
+            raise FedaxError(f"the table has no client column {name!r}: give the client's name instead")
+        return [str(value) for value in texts(frame[name])[0]]
+
+    def _outputs(self, table: Any, client: Clients) -> Array:
+        x = self.preparation.transform(as_frame(table))
+        if client is None:
+            if not self.shared:
+                raise FedaxError("there is no shared model: client must say whose own model predicts")
+            return self._run(self.params, x)
+        names = [client] * len(x) if isinstance(client, str) else [str(name) for name in client]
+        if len(names) != len(x):
+            raise FedaxError(f"client has {len(names)} names for {len(x)} rows: it must be one name, or one a row")
+        known = {name: i for i, name in enumerate(self.preparation.clients)}
+        wrong = [name for name in dict.fromkeys(names) if name not in known]
+        if wrong:
+            more = f" ({len(wrong)} clients are)" if len(wrong) > 1 else ""
+            raise FedaxError(f"{unknown('client', wrong[0], known)}{more}")
+        if self.personal is None:
+            return self._run(self.params, x)
+        made: Array | None = None
+        numbers = np.array([known[name] for name in names])
+        for number in np.unique(numbers):
+            rows = np.flatnonzero(numbers == number)
+            part = self._run(self.personal(int(number)), x[rows])
+            made = np.zeros((len(x), part.shape[1])) if made is None else made
+            made[rows] = part
+        assert made is not None
+        return made
+
+    def _run(self, params: Any, x: Array) -> Array:
+        if self.model is not None and self.model["name"] in PLAIN:
+            found: Array = outputs(params if isinstance(params, Mapping) else vars(params), x)
+            return found
+        found = np.asarray((self.apply or self._named())(params, x), np.float64)
+        return found.reshape(len(x), -1)
+
+    def _named(self) -> Callable[[Any, Any], Any]:
+        """The outputs of a model that a file names."""
+        if self.model is None:
+            raise FedaxError("the run's model is of your own class: predict with the result of `simulate` itself")
+        from fedax.problem import Problem
+
+        options = {key: value for key, value in self.model.items() if key not in ("name", "outputs")}
+        problem = Problem(model(self.model["name"], outputs=self.model["outputs"], **options), loss="squared")
+        return lambda params, x: problem.outputs(params, {"x": x})
+
+
+def as_frame(table: Any) -> Any:
+    """A pandas table; a dictionary is one row, or columns.
+
+    >>> as_frame({"age": 30, "blood": "A"}).shape
+    (1, 2)
+    """
+    import pandas
+
+    if isinstance(table, pandas.DataFrame):
+        return table
+    if isinstance(table, pandas.Series):
+        return table.to_frame().T.infer_objects()
+    if isinstance(table, Mapping):
+        several = any(isinstance(value, list | tuple | np.ndarray | pandas.Series) for value in table.values())
+        return pandas.DataFrame(dict(table)) if several else pandas.DataFrame([dict(table)])
+    raise FedaxError(f"table is a {type(table).__name__}: it must be a pandas table, or a dictionary for one row")
