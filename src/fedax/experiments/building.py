@@ -53,6 +53,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         metrics=experiment.problem.metrics,
         trainable=experiment.problem.trainable,
     )
+    made.outputs_per_row = outputs
     check_outputs(made.metrics.values(), outputs)
     return made, federation
 

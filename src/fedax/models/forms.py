@@ -10,6 +10,7 @@ Models of other libraries come through `fedax.models.adapters`.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,11 +27,16 @@ from fedax.models.switches import mode
 
 @dataclass(frozen=True)
 class Form:
-    """A model in the full form; `simple` where it was given in the other."""
+    """A model in the full form.
+
+    simple: whether it was given in the other form.
+    is_trained: which parameters are trained unless the problem says otherwise, by their paths; None for all.
+    """
 
     init: Callable[[Any, Any], tuple[Any, Any]]
     apply: Callable[[Any, Any, Any, Any, bool], tuple[Any, Any]]
     simple: bool = False
+    is_trained: Callable[[str], bool] | None = None
 
 
 def form_of(model: Any) -> Form:
@@ -56,7 +62,9 @@ def form_of(model: Any) -> Form:
         raise FedaxError(
             f"model must have init(key, x) and apply(params, x), or be that pair; got {type(model).__name__}"
         )
-    return _full(init, apply) if _arguments(apply) == 5 else _simple(init, apply)
+    if _arguments(apply) != 5:
+        return _simple(init, apply)
+    return dataclasses.replace(_full(init, apply), is_trained=getattr(model, "is_trained", None))
 
 
 def is_flax(model: Any) -> bool:
@@ -137,6 +145,7 @@ def _scaled(model: Normalised) -> Form:
         lambda key, x: inner.init(key, model.scaled(x)),
         lambda params, state, x, key, train: inner.apply(params, state, model.scaled(x), key, train),
         inner.simple,
+        inner.is_trained,
     )
 
 

@@ -17,6 +17,7 @@ from fedax.data.nested import nested
 from fedax.errors import FedaxError, unknown
 from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.model_state import joined, parted
+from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
@@ -36,7 +37,8 @@ class Problem:
     loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
         name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
         mean over the batch's rows.
-    init: without a model, a function of a key that gives the first parameters.
+    init: without a model, a function of a key that gives the first parameters. With a PyTorch module, "reset" draws its
+        weights for each seed; default "module", its own weights for every seed.
     regularizer: psi, or None.
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
@@ -46,7 +48,8 @@ class Problem:
     metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
         and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
     trainable: the leaves that are trained, by a pattern that their paths contain or match ("head", "*Dense_1*"), or by
-        a function of a path such as "params.Dense_1.kernel"; None for all. The others stay as init made them.
+        a function of a path such as "params.Dense_1.kernel"; None for all, or for those of a PyTorch module that need a
+        gradient. The others stay as init made them.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
@@ -66,7 +69,7 @@ class Problem:
         model: Any = None,
         *,
         loss: str | Callable[..., Any],
-        init: Callable[[jax.Array], Any] | None = None,
+        init: Callable[[jax.Array], Any] | str | None = None,
         regularizer: Any = None,
         augment: str | Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
@@ -83,8 +86,7 @@ class Problem:
             raise FedaxError(f"loss must be a name or a function, not {loss!r}")
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
-        if model is not None and init is not None:
-            raise FedaxError("give either a model or init=, not both")
+        first = model if init is None or model is None else with_init(model, init)
         if isinstance(augment, str) and augment not in AUGMENTATIONS:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
@@ -94,10 +96,14 @@ class Problem:
         self.regularizer = regularizer
         self.gradients: tuple[Transformation, ...] = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
-        self._init = init
-        self._form: Form | None = None if model is None else form_of(model)
+        self._init: Any = init if model is None else None
+        self._form: Form | None = None if model is None else form_of(first)
+        own = getattr(model, "outputs", None)  # another library's model may mean something else by it
+        #: how many numbers the model gives for each row, None where nobody says
+        self.outputs_per_row: int | None = own if isinstance(own, int) else None
         self.draws = False  #: whether the model draws when it trains; known after init
-        self.trainable = trainable
+        by_itself = None if self._form is None else self._form.is_trained
+        self.trainable: Trainable = by_itself if trainable is None else trainable
         self._frozen: Any = None  # the leaves that are not trained, in NumPy, as the last init made them
         self.frozen_name = ""  #: a short name for their values
         self._row_loss: RowLoss | None = None
@@ -114,8 +120,8 @@ class Problem:
         asked = chosen(metrics, self.builtin, model=model is not None)
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
-        own = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
-        self.metrics = {metric.name: metric for metric in own}  #: what is measured, by name
+        measured = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
+        self.metrics = {metric.name: metric for metric in measured}  #: what is measured, by name
         self._programs: dict[Any, Any] = {}
 
     def program(self, key: Any, build: Callable[[], Any]) -> Any:
@@ -157,12 +163,6 @@ class Problem:
         params, state = self._form.init(key, batch["x"])
         self.draws = not self._form.simple and draws(self._form, params, state, batch["x"])
         return params, state
-
-    @property
-    def outputs_per_row(self) -> int | None:
-        """How many numbers the model says that it gives for each row; None where it does not say."""
-        found = getattr(self.model, "outputs", None)  # another library's model may mean something else by it
-        return found if isinstance(found, int) else None
 
     def own_copy(self) -> Problem:
         """This problem for one run, whose init may freeze other values; compiled programs are shared."""

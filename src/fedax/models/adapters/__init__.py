@@ -67,6 +67,22 @@ def as_model(model: Any) -> Any:
     return model
 
 
+def with_init(model: Any, init: Any) -> Any:
+    """A PyTorch module that starts from its own weights ("module"), or from weights drawn for each seed ("reset").
+
+    >>> with_init((lambda key, x: 2.0, lambda params, x: params * x), "reset")
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: init='reset' is for a PyTorch module: another model draws its first parameters itself
+    """
+    if not isinstance(init, str):
+        raise FedaxError("give either a model or init=function(key), not both")
+    if library_of(model) != "torch":
+        raise FedaxError(f"init={init!r} is for a PyTorch module: another model draws its first parameters itself")
+    from fedax.models.torch.torch_model import TorchModel
+
+    return TorchModel(model, init=init)  # type: ignore[arg-type]  # it checks the name
+
+
 def with_values(model: Any, params: Any, state: Any) -> Any:
     """A copy of another library's model with these parameters and this state, in that library's own structure."""
     if library_of(model) is None:
