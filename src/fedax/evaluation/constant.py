@@ -17,7 +17,7 @@ from fedax.problem import Problem
 from fedax.problem.losses import row_loss
 
 Array = np.ndarray[Any, Any]
-CLASSES = ("cross_entropy", "logistic")
+CLASSES = ("cross_entropy", "next_token", "logistic")
 MOST = 500  # clients with a constant each
 
 

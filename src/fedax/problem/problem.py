@@ -21,7 +21,7 @@ from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
-from fedax.problem.losses import LOSSES, RowLoss, row_loss
+from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
@@ -34,9 +34,9 @@ class Problem:
         `apply(params, x)`, or the pair of functions. A model that draws or keeps state has `init(key, x) -> params,
         state` and `apply(params, state, x, key, train) -> outputs, state`. It sees `batch["x"]`; the loss compares its
         output with `batch["y"]`.
-    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
-        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
-        mean over the batch's rows.
+    loss: "cross_entropy", "next_token", "logistic", "squared", "mse", a function of (outputs, y) that gives one number
+        a row, or its name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch)
+        that gives the mean over the batch's rows.
     init: without a model, a function of a key that gives the first parameters. With a PyTorch module, "reset" draws its
         weights for each seed; default "module", its own weights for every seed.
     regularizer: psi, or None.
@@ -221,7 +221,11 @@ class Problem:
         result = {"loss": self._row_loss(z, y)}
         if self._right is not None:
             result["accuracy"] = self._right(z, y)
-        return result | self._asked(z, y)
+        return result | self._asked(*self._compared(z, y))
+
+    def _compared(self, z: Any, y: Any) -> tuple[Any, Any]:
+        """Outputs and targets as metrics compare them: position by position."""
+        return aligned(z, y) if self.builtin == "next_token" else (z, y)
 
     def _asked(self, *args: Any) -> dict[str, jax.Array]:
         """The records of the metrics that were asked for, of (outputs, y) or (params, batch)."""
@@ -315,7 +319,7 @@ class Problem:
     def _seen_by_metrics(self, params: Any, batch: Batch) -> tuple[Any, Any]:
         if self._form is None:
             return self.whole(params), nested(batch)
-        return self.outputs(params, batch), nested(batch).get("y")
+        return self._compared(self.outputs(params, batch), nested(batch).get("y"))
 
     def _check_metrics(self, params: Any, sample: Batch) -> None:
         """Refuse metrics that fail on these rows, or give something else than a number or a record a row."""
@@ -331,17 +335,22 @@ class Problem:
                 raise FedaxError(f"metric {metric.name!r} must give {what} a row: of 2 rows it gives {found.shape}")
 
     def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        if self.builtin == "cross_entropy":
+        if self.builtin in ("cross_entropy", "next_token"):
             y, classes = arrays["y"], z.shape[-1]
+            if self.builtin == "next_token" and (z.ndim != 3 or y.shape[1:] < (2,)):
+                raise FedaxError(
+                    f"next_token needs outputs for two positions a row or more, not of shape {z.shape[1:]} for each"
+                )
             if z.shape[1:-1] != y.shape[1:]:
                 raise FedaxError(
-                    f"cross_entropy needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
+                    f"{self.builtin} needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
                     f"model's outputs are, not {y.shape[1:]}"
                 )
             if not np.issubdtype(y.dtype, np.integer):
-                raise FedaxError(f"cross_entropy needs integer labels in 'y', not {y.dtype}")
-            if y.size and (y.min() < 0 or y.max() >= classes):
-                worst = int(y.max() if y.max() >= classes else y.min())
+                raise FedaxError(f"{self.builtin} needs integer labels in 'y', not {y.dtype}")
+            counted = y[y != LEFT_OUT] if y.ndim > 1 else y
+            if counted.size and (counted.min() < 0 or counted.max() >= classes):
+                worst = int(counted.max() if counted.max() >= classes else counted.min())
                 raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
         outputs = int(np.prod(z.shape[1:]))
         if self.builtin in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):
