@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -246,6 +248,22 @@ class Straight(torch.autograd.Function):
         return g
 
 
+def quantised():
+    net = nn.Linear(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch wants another package for it
+        net.register_buffer("scale", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
+    return net
+
+
+class OnGPU(nn.Sequential):
+    """What a module on a GPU says of its parameters, where there is no GPU."""
+
+    def named_parameters(self, *args, **kwargs):
+        weight = SimpleNamespace(is_quantized=False, is_complex=lambda: False, device=torch.device("cuda:0"))
+        return iter([("0.weight", weight)])
+
+
 REFUSED = {
     "a branch": (lambda: Function(lambda y: y if y.sum() > 0 else -y), "depends on the data.*torch.where"),
     "a number": (lambda: Function(lambda y: y * y.max().item()), "a number is taken out of a tensor"),
@@ -255,6 +273,12 @@ REFUSED = {
     "rows": (lambda: nn.Linear(4, 2), r"Linear does not take rows of shape \(3,\)"),
     "no values": (lambda: nn.Linear(3, 2, device="meta"), "'weight' is on the device meta"),
     "complex": (lambda: nn.Linear(3, 2, dtype=torch.complex64), "'weight' is complex"),
+    "quantised": (lambda: quantised(), "buffer 'scale' is quantised: train the module before it is quantised"),
+    "quantised layer": (
+        lambda: nn.Sequential(torch.ao.nn.quantized.Quantize(0.1, 0, torch.qint8)),
+        "0 is quantised: train the module before it is quantised",
+    ),
+    "a GPU": (lambda: OnGPU(), r"'0.weight' is on the device cuda:0: move the module to the CPU with net.cpu\(\)"),
     "lazy": (lambda: nn.LazyLinear(2), "'weight' has no shape yet: call the module once"),
     "momentum": (lambda: nn.BatchNorm1d(3, momentum=None), "BatchNorm1d has momentum=None"),
     "max_norm": (lambda: nn.Sequential(nn.Embedding(3, 2, max_norm=1.0)), "0 has max_norm, which changes weights"),
@@ -373,6 +397,20 @@ def test_without_pytorch(monkeypatch):
         refusals.installed.cache_clear()
 
 
+def test_an_older_pytorch(monkeypatch):
+    from fedax.models.torch import refusals
+
+    refusals.installed.cache_clear()
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    try:
+        with pytest.raises(
+            FedaxError, match=r"^PyTorch 2.5.1\+cpu is too old: Fedax needs 2.13 or later, so pip install"
+        ):
+            fedax.Problem(nn.Linear(3, 2), loss="cross_entropy")
+    finally:
+        refusals.installed.cache_clear()
+
+
 def test_federations_from_datasets():
     x, y = torch.randn(12, 3), torch.arange(12) % 2
     whole = torch.utils.data.TensorDataset(x, y)
@@ -461,7 +499,7 @@ def test_an_experiment_file_and_its_state_dict(written, capsys):
     assert read_json(written / "run" / "experiment.json")["model"]["outputs"] == 10
 
 
-def test_a_state_dict_of_a_run_from_python(tmp_path, capsys):
+def test_a_state_dict_of_a_run_from_python(tmp_path, capsys, monkeypatch):
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     options = {**OPTIONS, "rounds": 1, "eval_every": 1, "out": tmp_path / "run"}
     result = fedax.simulate(fedax.Problem(net, loss="cross_entropy"), federation(), fedax.FedAvg(lr=0.1), **options)
@@ -473,6 +511,15 @@ def test_a_state_dict_of_a_run_from_python(tmp_path, capsys):
     fedax.simulate(linear, federation(), fedax.FedAvg(lr=0.1), **{**options, "out": tmp_path / "linear"})
     assert invoke(["export", str(tmp_path / "linear"), "--torch", str(tmp_path / "no.pt")]) == 2
     assert "the model is no PyTorch module" in capsys.readouterr().err
+    from fedax.models.torch import refusals
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    refusals.installed.cache_clear()
+    try:
+        assert invoke(["export", str(tmp_path / "run"), "--torch", str(tmp_path / "no.pt")]) == 2
+        assert "needs PyTorch: pip install 'fedax[torch]'" in " ".join(capsys.readouterr().err.split())
+    finally:
+        refusals.installed.cache_clear()
 
 
 def test_weights_of_a_file_are_the_same_in_every_process_and_reset_for_each_seed(written):
