@@ -486,7 +486,7 @@ def written(tmp_path, monkeypatch):
 def test_an_experiment_file_and_its_state_dict(written, capsys):
     """`fedax run` on a module by its name, then `fedax export --torch`: what PyTorch loads gives the same outputs."""
     assert invoke(["run", "mine.toml", "--out", "run"]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().out.count("Net is exported from PyTorch") == 2  # in training and in evaluation
     assert invoke(["export", "run", "--torch", "new/mine.pt"]) == 0
     assert "net.load_state_dict(torch.load('mine.pt'))" in capsys.readouterr().out
     net = fedax.models.model("mine.py:make_net", outputs=10, width=5)
