@@ -75,7 +75,7 @@ def runners(task: Workload) -> dict[str, Callable[[int], float]]:
         for _ in range(count):
             one_round()
 
-    module = simulation(through, fedax.Problem(network(task), loss=task.loss))
+    module = simulation(through, problem=fedax.Problem(network(task), loss=task.loss))
     found = {"module": clocked(rounds_of(module)), "loop": clocked(loop)}
     return found if task.model == "encoder" else found | {"flax": clocked(rounds_of(simulation(task)))}
 
