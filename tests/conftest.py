@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
-# Programs are kept while the tests run. Each worker has its own, and the processes that tests start and kill have others:
-# nobody meets a half-written program.
+# Programs are kept while the tests run. Each worker has its own, and the processes that tests start and kill have
+# others: nobody meets a half-written program.
 KEPT = tempfile.TemporaryDirectory(prefix="fedax-tests-")
 os.environ.setdefault("FEDAX_COMPILE_CACHE", "1")
 os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "here")
