@@ -11,6 +11,7 @@ All that is compared is timed in turn; medians and quartiles are printed and sav
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -27,9 +28,9 @@ import fedax
 from benchmarks.checkpoints import simulation
 from benchmarks.speed import quartiles, rounds_of, versions
 from benchmarks.workloads import workload
+from fedax import platforms
 from fedax.data import IID, SyntheticClients, load
 from fedax.engine.executors import step_floats
-from fedax.evaluation import meter as measure
 from fedax.models import model
 
 RESULTS = Path(__file__).resolve().parent / "results" / "choices.json"
@@ -110,17 +111,17 @@ def chunk(repeats: int) -> Iterator[dict[str, Any]]:
 
 def block(repeats: int) -> Iterator[dict[str, Any]]:
     """An evaluation by the rows at a time."""
-    task, who, ours = workload("C"), {}, measure.BLOCK
+    task, who, ours = workload("C"), {}, platforms.CPU.evaluated_rows
     with tempfile.TemporaryDirectory() as folder:
         for rows in BLOCKS:
-            measure.BLOCK = rows
+            platforms.TABLE["cpu"] = dataclasses.replace(platforms.CPU, evaluated_rows=rows)
             run = simulation(task, f"{folder}/{rows}")
             (meter,) = run.prepared.meters.values()
             here = run.prepared.algorithm.model(run.state.server).tree
             who[f"{rows} rows" + ", chosen" * (rows == ours)] = functools.partial(meter.shared, here, run.prepared.data)
         for name, took in in_turn(who, repeats).items():
             yield {"what": name, "ms": quartiles(took)}
-    measure.BLOCK = ours
+    platforms.TABLE["cpu"] = platforms.CPU
 
 
 TABLES = {"batched": batched, "chunk": chunk, "block": block}

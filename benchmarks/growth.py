@@ -53,7 +53,7 @@ class Size:
 
 MLP = {"hidden": (200, 200), "features": 784, "method": "FedDeper", "budget": "4GiB"}
 AXES = {
-    "clients": [Size(10**e, 1_000, 5) for e in (3, 4, 5, 6)],
+    "clients": [Size(10**e, 1_000, 5) for e in (3, 4, 5, 6, 7)],
     "cohort": [Size(100_000, 10**e, 5) for e in (1, 2, 3, 4)],
     "steps": [Size(10_000, 100, k) for k in (1, 10, 100)],
     "parameters": [Size(100, 10, 5, hidden) for hidden in ((), (100,), (1_000,), (14_000,), (140_000,))],

@@ -136,6 +136,19 @@ def test_programs_are_kept_where_reading_them_back_is_silent(tmp_path):
     assert any("small" in path.name for path in folder.iterdir())
 
 
+def test_a_damaged_cache_is_compiled_anew_without_a_word(tmp_path):
+    code = "import fedax, jax; fedax.configure(); print(jax.jit(lambda x: x * 2 + 1)(jax.numpy.float32(3)))"
+    assert launch(code, FEDAX_CACHE=str(tmp_path / "kept")).stdout == "7.0\n"
+    entries = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert entries
+    for path in entries:
+        path.write_bytes(b"\xff" * 100)
+    (tmp_path / "file").write_text("no directory can be made in a file")
+    for cache in (tmp_path / "kept", tmp_path / "file"):
+        found = launch(code, FEDAX_CACHE=str(cache))
+        assert (found.stdout, found.stderr) == ("7.0\n", "")
+
+
 def test_a_wrong_wish_is_named(tmp_path):
     found = launch(FEDAX_CACHE=str(tmp_path), FEDAX_COMPILE_CACHE="yes")
     assert "FEDAX_COMPILE_CACHE must be 0 or 1, not 'yes'" in found.stderr

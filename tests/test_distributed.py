@@ -99,18 +99,73 @@ def test_fedax_run_on_two_machines(tmp_path):
     for mine, theirs in zip(two.history, one.history, strict=True):
         assert mine["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-5)
 
-    shared = tmp_path / "killed"  # a directory that both see, as `fedax resume` needs
-    processes = launch([*words, str(shared)], [*words, str(shared)], folders=machines, **alone)
-    while len(list((shared / "checkpoints").glob("*.ckpt"))) < 2 and processes[0].poll() is None:
-        time.sleep(0.01)
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert json.loads((shared / "status.json").read_text())["status"] == "running"
-    again = ["-m", "fedax", "resume", str(shared)]
-    assert "goes on after round" in ended(launch(again, again, folders=machines, **alone))[0]
+    shared = tmp_path / "killed"  # by the launcher, and one of the two is killed: the other stops, and says why
+    here = {"cwd": machines[0], "env": {**os.environ, **alone}, "stderr": subprocess.PIPE, "text": True}
+    twice = [sys.executable, "-m", "fedax", *words[2:], str(shared), "--processes", "2"]
+    with subprocess.Popen(twice, stdout=subprocess.DEVNULL, **here) as launcher:
+        while len(list((shared / "checkpoints").glob("*.ckpt"))) < 2 and launcher.poll() is None:
+            time.sleep(0.01)
+        os.kill(process_of(launcher, 1), signal.SIGKILL)
+        said = launcher.communicate(timeout=100)[1]
+    assert launcher.returncode == 1
+    ended_one = "another process of the run has ended, so this one stops"
+    assert said == f"error: {ended_one}: `fedax resume` with as many processes goes on from the last checkpoint\n"
+    assert json.loads((shared / "status.json").read_text())["status"] == "failed"
+    again = [sys.executable, "-m", "fedax", "resume", str(shared), "--processes", "2"]
+    with subprocess.Popen(again, stdout=subprocess.PIPE, **here) as launcher:
+        said = launcher.communicate(timeout=100)[0]
+    assert launcher.returncode == 0
+    assert "goes on after round" in said
+    assert "Gloo" not in said
     killed, never = (folder / "model.safetensors" for folder in (shared, machines[0] / "out"))
     assert killed.read_bytes() == never.read_bytes()
+
+
+def process_of(launcher: subprocess.Popen[str], number: int) -> int:
+    """The process with this number, of those that a launcher has started."""
+    (found,) = (
+        int(child)
+        for child in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        if f"FEDAX_PROCESS={number}" in Path(f"/proc/{child}/environ").read_text().split("\0")
+    )
+    return found
+
+
+DISAGREE = """
+import os, fedax, test_devices
+seed = int(os.environ["SLURM_PROCID"])
+try:
+    fedax.simulate(test_devices.LEAST_SQUARES, test_devices.regression(seed), fedax.FedAvg(lr=0.1), rounds=2, seed=seed)
+except fedax.FedaxError as error:
+    print(error)
+"""
+
+
+def test_tasks_of_slurm_that_disagree_say_on_what(tmp_path):
+    """JAX's own detection makes the tasks of one `srun` the processes of one run."""
+    with socket.socket() as free:  # JAX takes the port from the job's number
+        port = next(port for port in range(61440 + os.getpid() % 4000, 65536) if free.connect_ex(("127.0.0.1", port)))
+    step = {"SLURM_JOB_ID": str(port - 61440), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2"}
+    tasks = [
+        subprocess.Popen(
+            [sys.executable, "-c", DISAGREE],
+            env={
+                **{k: v for k, v in os.environ.items() if not k.startswith("FEDAX_PROCESS")},
+                **step,
+                "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_PROCID": str(number),
+                "SLURM_LOCALID": str(number),
+                "FEDAX_DEVICES": "1",
+                "PYTHONPATH": os.pathsep.join([str(TESTS), str(Path(fedax.__file__).parents[1])]),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    sentence = "the processes of the run disagree on data, seed: each must be started with the same experiment"
+    assert [said.strip() for said in ended(tasks)] == [sentence, sentence]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.monitoring
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 import fedax
 from conftest import LEAST_SQUARES, QUADRATIC, quadratics, regression, vector
+from fedax import platforms
 from fedax.engine import executors
 from fedax.models import model
 from fedax.testing import costs
@@ -167,9 +170,8 @@ def test_every_executor_and_chunk_gives_the_same(algorithm):
 def test_steps_outside_the_loop_give_the_same(steps, monkeypatch):
     method, options = METHODS[1], {"cohort": 5, "rounds": 2, "local_steps": steps, "executor": "looped"}
     expected = models(run(method, **options))
-    monkeypatch.setattr(executors, "LARGE", 1)
-    monkeypatch.setattr(executors, "HEAVY", 10**9)
-    assert executors.choose("looped", 5, 3, 10, 2, None).peeled
+    monkeypatch.setitem(platforms.TABLE, "cpu", dataclasses.replace(platforms.CPU, large=1, heavy=10**9))
+    assert executors.choose("looped", 5, 3, 10, 2, None, platforms.current()).peeled
     np.testing.assert_allclose(models(run(method, **options)), expected, rtol=1e-5, atol=1e-6)
 
 

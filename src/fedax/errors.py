@@ -20,6 +20,10 @@ class DivergedError(FedaxError):
         self.result = result
 
 
+class LostProcessError(FedaxError):
+    """Another process of the run is gone."""
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """The allowed name closest to a mistyped one, or None.
 

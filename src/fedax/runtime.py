@@ -8,16 +8,18 @@ clients is about twice as fast for small models. The count can be set only befor
 
 A run may be spread over several processes, on one machine or on many: each is started alike, with FEDAX_COORDINATOR,
 the address and port of the first, FEDAX_PROCESSES, how many there are, and FEDAX_PROCESS, its own number from 0 on.
-All do the same and hold the same; clients of a cohort are shared out over the devices of all, and process 0 alone
-writes files and speaks. What depends on the clock or on the user is decided by process 0 (`agreed`).
+The tasks of one `srun` are found by JAX's own detection of Slurm. Clients are divided over the processes (see
+`fedax.client.shares`), and process 0 alone writes files and speaks. What depends on the clock or on the user is decided
+by process 0 (`agreed`).
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
-user's own cache, which may be emptied at any time. Machine code is for one kind of processor, and JAX's own key does
-not name it, so each kind has a directory of its own. Some versions of XLA take their own programs for another machine's
-and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch with a directory reads a small
-program back and listens, and leaves the cache off where that is not silent. FEDAX_COMPILE_CACHE=1 turns it on anywhere,
-0 off; whoever has set JAX's own directory keeps that. JAX writes entries in place: one that was cut short, or is being
-written by another process, cannot be read and is compiled anew, without a word.
+user's own cache, which may be emptied at any time. Machine code is for one kind of processor and of accelerator, and
+JAX's own key does not name the processor, so each kind has a directory of its own. Some versions of XLA take their own
+programs for another machine's and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch
+with a directory reads a small program back and listens, and leaves the cache off where that is not silent.
+FEDAX_COMPILE_CACHE=1 turns it on anywhere, 0 off; whoever has set JAX's own directory keeps that. JAX writes entries in
+place: one that was cut short or damaged, or is being written by another process, cannot be read and is compiled anew,
+without a word; so are all where the directory cannot be written.
 """
 
 from __future__ import annotations
@@ -31,15 +33,14 @@ import re
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedax.errors import FedaxError
-
-if TYPE_CHECKING:
-    from jax.sharding import Mesh, NamedSharding
+from fedax.errors import FedaxError, LostProcessError
 
 CPUINFO = Path("/proc/cpuinfo")
+# what Gloo and JAX's coordination service say when they cannot reach a process
+_GONE = re.compile(r"Gloo|NCCL|Connection (reset|closed|refused)|coordination service|DEADLINE_EXCEEDED|UNAVAILABLE")
 log = logging.getLogger("fedax")
 
 
@@ -87,9 +88,13 @@ def use_all_cores() -> None:
 
 def join_processes() -> None:
     """Become one of several processes, if the environment says so; waits until all are there."""
-    names = ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
-    coordinator, processes, process = (os.environ.get(name, "") for name in names)
+    coordinator, processes, process = _asked()
     if not (coordinator or processes or process):
+        if _slurm_tasks() > 1:
+            import jax
+
+            if not jax.distributed.is_initialized():
+                jax.distributed.initialize()
         return
     if not re.fullmatch(r"[^:\s]+:\d+", coordinator):
         raise FedaxError(f"FEDAX_COORDINATOR must be host:port, such as 10.0.0.1:9000, not {coordinator!r}")
@@ -100,7 +105,23 @@ def join_processes() -> None:
     import jax
 
     if not jax.distributed.is_initialized():
-        jax.distributed.initialize(coordinator, int(processes), int(process))
+        host = coordinator.rpartition(":")[0]
+        only_here = coordinator if host in ("127.0.0.1", "localhost") else None  # else it listens on all addresses
+        jax.distributed.initialize(coordinator, int(processes), int(process), coordinator_bind_address=only_here)
+
+
+def _asked() -> tuple[str, str, str]:
+    """The coordinator, the number of processes and the number of this one, as the environment says."""
+    coordinator, processes, process = (
+        os.environ.get(name, "") for name in ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
+    )
+    return coordinator, processes, process
+
+
+def _slurm_tasks() -> int:
+    """How many tasks the `srun` has that this process is one of."""
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "")
+    return int(tasks) if tasks.isdigit() and "SLURM_PROCID" in os.environ else 1
 
 
 def is_main_process() -> bool:
@@ -110,14 +131,51 @@ def is_main_process() -> bool:
 
         if jax.distributed.is_initialized():
             return jax.process_index() == 0
-    return os.environ.get("FEDAX_PROCESS") in (None, "", "0")
+    number = _asked()[2] or (os.environ["SLURM_PROCID"] if _slurm_tasks() > 1 and not any(_asked()) else "0")
+    return number == "0"
 
 
-def readable(mesh: Mesh) -> NamedSharding | None:
-    """How a program's results lie so that every process can read them: as XLA likes, where there is one process."""
-    from jax.sharding import NamedSharding, PartitionSpec
+def process_count() -> int:
+    """How many processes the run has that this one belongs to, or is about to belong to.
 
-    return NamedSharding(mesh, PartitionSpec()) if mesh.is_multi_process else None
+    >>> process_count()
+    1
+    """
+    if "jax" in sys.modules:
+        import jax
+
+        if jax.distributed.is_initialized():
+            return int(jax.process_count())
+    asked = _asked()[1]
+    return int(asked) if asked.isdigit() else 1 if any(_asked()) else _slurm_tasks()
+
+
+@contextlib.contextmanager
+def noticing_losses() -> Iterator[None]:
+    """Say in one sentence that another process of the run is gone, where work with it fails."""
+    try:
+        yield
+    except Exception as error:
+        if process_count() > 1 and _GONE.search(str(error)) and not isinstance(error, FedaxError):
+            raise LostProcessError(
+                "another process of the run has ended, so this one stops: `fedax resume` with as many processes goes "
+                "on from the last checkpoint"
+            ) from error
+        raise
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Keep from the screen what libraries print while it lasts: Gloo greets every process that it meets."""
+    sys.stdout.flush()
+    before, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        os.close(nowhere)
 
 
 def agreed(value: int) -> int:
@@ -147,7 +205,8 @@ def keep_programs() -> None:
     machine = _machine()
     if asked == "0" or getattr(jax.config, "jax_compilation_cache_dir", None) or not (asked or machine):
         return
-    kind = hashlib.sha256(f"{jax.__version__} {jaxlib_version} {machine}".encode()).hexdigest()[:12]
+    made_by = f"{jax.__version__} {jaxlib_version} {machine}{_accelerators()}"
+    kind = hashlib.sha256(made_by.encode()).hexdigest()[:12]
     folder = user_cache() / "programs" / kind
     with contextlib.suppress(OSError):  # no place to keep them: they are compiled anew
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # what is in there is run
@@ -155,8 +214,18 @@ def keep_programs() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")
-        if not asked and not _silent(folder / "silent"):
-            jax.config.update("jax_compilation_cache_dir", None)
+        if asked or _silent(folder / "silent"):
+            return
+    jax.config.update("jax_compilation_cache_dir", None)
+
+
+def _accelerators() -> str:
+    """The kinds of devices that JAX computes on, if they are no CPUs."""
+    import jax
+
+    if jax.default_backend() == "cpu":
+        return ""
+    return " ".join(sorted({device.device_kind for device in jax.local_devices()}))
 
 
 def _machine() -> str:
@@ -172,7 +241,7 @@ def _silent(noted: Path) -> bool:
     """Whether XLA reads a kept program without a word, as was noted or is found out now."""
     if not noted.exists():
         noted.write_text("" if _said_on_reading() else "yes")
-    return bool(noted.read_text())
+    return bool(noted.read_bytes())
 
 
 def _said_on_reading() -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from fedax.cli.run import run
 from fedax.cli.sweep import sweep
 from fedax.cli.theory import advise, theory
 from fedax.cli.tune import WithTune
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, LostProcessError
 
 app = typer.Typer(
     name="fedax",
@@ -69,7 +70,9 @@ def invoke(arguments: Sequence[str]) -> int:
     """
     command = typer.main.get_command(app)
     try:
-        code = command.main(list(arguments) or ["--help"], prog_name="fedax", standalone_mode=False)
+        # the words themselves, for `--processes`
+        given = list(arguments)
+        code = command.main(given or ["--help"], prog_name="fedax", standalone_mode=False, obj=given)
     except Ended as ended:
         return ended.code
     except (typer.Abort, KeyboardInterrupt):
@@ -77,13 +80,26 @@ def invoke(arguments: Sequence[str]) -> int:
     except Exception as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        return fail(*_explain(error))
+        return leave(fail(*_explain(error)))
     if code == INTERRUPTED:  # before the first run began, or by a second Ctrl-C
         return fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
+def leave(code: int) -> int:
+    """The exit code after an error; of several processes one does not wait for the others, who may be gone."""
+    from fedax.runtime import process_count
+
+    if process_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
 def _explain(error: Exception) -> tuple[str, int]:
+    if isinstance(error, LostProcessError):
+        return str(error), FAILED
     if isinstance(error, FedaxError):
         return str(error), BAD_INPUT
     if hasattr(error, "format_message"):  # typer's own: a wrong command, option or argument

@@ -41,8 +41,10 @@ def carry_out_sweep(experiment: Any, out: Path | None, quiet: bool) -> None:
     from fedax.cli.progress import watch
     from fedax.experiments import sweep as sweep_experiment
     from fedax.runs.files import fresh
+    from fedax.runtime import is_main_process
 
     folder = out or fresh(Path("runs"), experiment.name)
     with watch(console(), quiet) as progress:
         swept = sweep_experiment(experiment, folder, progress=progress)
-    conclude_sweep(swept)
+    if is_main_process():
+        conclude_sweep(swept)

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out, overrides_of
-from fedax.cli.options import Budget, Debug, File, Log, Out, Quiet, Set
+from fedax.cli.options import Budget, Debug, File, Log, Out, Processes, Quiet, Set
 from fedax.cli.tune import tune_first
 from fedax.errors import FedaxError
 
 
 def compare(
+    context: typer.Context,
     experiment: File,
     settings: Set = [],  # noqa: B006
     out: Out = None,
@@ -35,6 +36,7 @@ def compare(
         str | None, typer.Option("--by", metavar="METRIC", help="What tuning goes by, such as auc, rmse or loss.")
     ] = None,
     state_budget: Budget = None,
+    processes: Processes = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
@@ -75,14 +77,19 @@ def compare(
         if not all(part.isdecimal() for part in parts):
             raise FedaxError(f"--seeds is {seeds!r}: it must be whole numbers with commas between, such as 0,1,2")
         overrides.append(("seeds", f"[{', '.join(str(int(part)) for part in parts)}]"))
+    from fedax.cli.launch import launched
     from fedax.experiments import read
+    from fedax.runtime import process_count
 
     asked = read(experiment, overrides)
     if tune is None:
         if trials is not None:
             raise FedaxError(f"--trials is {trials}: it goes with --tune optuna")
-        carry_out(asked, out, quiet)
+        if not launched(context.obj, processes):
+            carry_out(asked, out, quiet)
         return
+    if (count := processes or process_count()) > 1:
+        raise FedaxError(f"--tune runs in one process, not in {count}")
     from fedax.runs.files import fresh
 
     folder = out or fresh(Path("runs"), asked.name)

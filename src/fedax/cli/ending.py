@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ def fail(message: str, code: int) -> int:
     return code
 
 
+def goes_on(folder: Path) -> str:
+    """How to go on with what was stopped.
+
+    >>> goes_on(Path("runs/first"))
+    '`fedax resume runs/first` goes on'
+    """
+    from fedax.runtime import process_count
+
+    count = process_count()
+    return f"`fedax resume {shlex.quote(str(folder))}`{f' in {count} processes' if count > 1 else ''} goes on"
+
+
 def conclude(outcome: Outcome) -> None:
     """Show its tables, and end as its runs ended."""
     from fedax.cli.console import console
@@ -37,7 +50,7 @@ def conclude(outcome: Outcome) -> None:
         show_table(console(), inside)
         show_protocol(console(), inside)
     console().print(f"Report: {outcome.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
-    further = f"`fedax resume {shlex.quote(str(outcome.folder))}` goes on"
+    further = goes_on(outcome.folder)
     code = 0
     for run in outcome.runs:
         if run.status != "finished":
@@ -65,7 +78,6 @@ def conclude_sweep(swept: Swept) -> None:
         if best.setting is None:
             code = fail(f"every setting of {best.label} diverged: smaller values usually help", FAILED)
     if swept.interrupted:
-        further = f"`fedax resume {shlex.quote(str(swept.folder))}` goes on"
-        code = fail(f"interrupted: what had finished is in {swept.folder}; {further}", INTERRUPTED)
+        code = fail(f"interrupted: what had finished is in {swept.folder}; {goes_on(swept.folder)}", INTERRUPTED)
     if code:
         raise Ended(code)

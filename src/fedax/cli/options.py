@@ -30,6 +30,14 @@ Budget = Annotated[
         help="Memory for clients' states, such as 2GiB (the default); what does not fit is kept on disk.",
     ),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        help="Divide the clients over N processes on this machine, their rows and states with them.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines instead of progress bars.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

@@ -8,13 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from fedax.cli.ending import conclude, conclude_sweep
-from fedax.cli.options import Debug, Quiet
+from fedax.cli.options import Debug, Processes, Quiet
 
 
 def resume(
+    context: typer.Context,
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="The directory of a run, a comparison or a sweep.", show_default=False)
     ],
+    processes: Processes = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -24,11 +26,16 @@ def resume(
     fedax resume runs/first            a run that was stopped, or killed
     fedax resume runs/demo             a comparison: runs that never began, too
     fedax resume runs/grid             a sweep: settings that are done are kept
+    fedax resume runs/large --processes 4    as many as it began with
 
     \b
     How often a run writes a checkpoint, in the experiment:
         checkpoint_every = 60            seconds; 0 for every few rounds
     """
+    from fedax.cli.launch import launched
+
+    if launched(context.obj, processes):
+        return
     from fedax.cli.console import console
     from fedax.cli.progress import watch
     from fedax.experiments import resume as go_on

@@ -7,16 +7,18 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out, overrides_of
-from fedax.cli.options import Budget, Debug, File, Log, Out, Quiet, Set
+from fedax.cli.options import Budget, Debug, File, Log, Out, Processes, Quiet, Set
 from fedax.errors import FedaxError
 
 
 def run(
+    context: typer.Context,
     experiment: File,
     settings: Set = [],  # noqa: B006
     out: Out = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Run this seed alone.")] = None,
     state_budget: Budget = None,
+    processes: Processes = None,
     log: Log = [],  # noqa: B006
     quiet: Quiet = False,
     debug: Debug = False,
@@ -36,8 +38,11 @@ def run(
     fedax run experiment.toml --set executor=batched --set chunk=50
 
     \b
-    On two machines, the same on each, with FEDAX_PROCESS=1 on the second:
+    Clients' rows and states divided over four processes of this machine:
+    fedax run experiment.toml --processes 4
+    Over two machines, the same on each, with FEDAX_PROCESS=1 on the second:
     FEDAX_COORDINATOR=host:port FEDAX_PROCESSES=2 FEDAX_PROCESS=0 fedax run ...
+    Under Slurm: srun --ntasks 8 fedax run experiment.toml
 
     \b
     The smallest experiment.toml:
@@ -50,6 +55,7 @@ def run(
     overrides = overrides_of(settings, log, state_budget)
     if seed is not None:
         overrides.append(("seeds", f"[{seed}]"))
+    from fedax.cli.launch import launched
     from fedax.experiments import read
 
     asked = read(experiment, overrides)
@@ -58,4 +64,5 @@ def run(
             f"{experiment} has {len(asked.algorithm)} [[algorithm]] tables: `fedax run` takes one, "
             "`fedax compare` takes several"
         )
-    carry_out(asked, out, quiet)
+    if not launched(context.obj, processes):
+        carry_out(asked, out, quiet)

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from fedax.cli.carry_out import carry_out_sweep, overrides_of
-from fedax.cli.options import Budget, Debug, File, Out, Quiet, Set
+from fedax.cli.options import Budget, Debug, File, Out, Processes, Quiet, Set
 from fedax.errors import FedaxError
 
 
 def sweep(
+    context: typer.Context,
     experiment: File,
     settings: Set = [],  # noqa: B006
     out: Out = None,
@@ -23,6 +24,7 @@ def sweep(
         str | None, typer.Option("--by", metavar="METRIC", help="What decides, such as auc, rmse or loss.")
     ] = None,
     state_budget: Budget = None,
+    processes: Processes = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -46,6 +48,7 @@ def sweep(
         target = 0.9                     report the first round that reaches it
         mode = "sequence"                or "batched"; default by the model's size
     """
+    from fedax.cli.launch import launched
     from fedax.experiments import read
 
     overrides = overrides_of(settings, (), state_budget)
@@ -54,4 +57,5 @@ def sweep(
     asked = read(experiment, overrides).only(methods)
     if asked.sweep is None:
         raise FedaxError(f"{experiment} has no [sweep] table: it must have one with a list such as lr = [0.01, 0.1]")
-    carry_out_sweep(asked, out, quiet)
+    if not launched(context.obj, processes):
+        carry_out_sweep(asked, out, quiet)

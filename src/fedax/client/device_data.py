@@ -4,6 +4,8 @@ A federation whose arrays are mapped from disk and exceed the budget (see `fedax
 the devices as a whole. A round gets the rows of its minibatches, which are drawn beforehand by the clients' own
 function of (seed, round, client). Where clients look at further rows (full gradients, fresh minibatches), or at all of
 them, it gets all training rows of its cohort. Evaluation goes over blocks of rows, or over a few clients at a time.
+
+Of several processes each has the rows of the clients that it holds (`Divided`; see `fedax.client.shares`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
+from fedax import platforms
+from fedax.client import shares
 from fedax.client.draws import minibatches_program
 from fedax.client.plan import Plan
 from fedax.data.checks import Array
@@ -36,7 +42,8 @@ class Data:
     """The federation on the device: flat arrays, and where each client's training rows begin and how many.
 
     With `make`, a client's rows are made from its number when it takes part, and there are no flat arrays. With
-    `drawn`, the arrays hold one round's minibatches alone, those of each client in the order of its steps.
+    `drawn`, the arrays hold one round's minibatches alone, those of each client in the order of its steps. With
+    `divided`, each process has arrays of its own, and a client's rows are in those of the process that holds it.
     """
 
     arrays: dict[str, jax.Array]
@@ -45,6 +52,7 @@ class Data:
     steps: jax.Array
     make: Callable[[Any, int], Batch] | None = None
     drawn: bool = False
+    divided: bool = False
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], rows: Any, steps: Any, make: Any = None) -> Data:
@@ -59,6 +67,13 @@ class Data:
             return lambda index: {name: array[index] for name, array in own.items()}
         start = self.start[client]
         return lambda index: {name: array[start + index] for name, array in self.arrays.items()}
+
+    def specs(self, mesh: Mesh) -> Any:
+        """How it lies over a mesh: the same on all devices, or its arrays divided over the processes."""
+        if not self.divided:
+            return P()
+        lies: dict[str, Any] = {"arrays": shares.over_processes(mesh), "start": P(), "count": P(), "steps": P()}
+        return dataclasses.replace(self, **lies)
 
     # -- what a call of a program needs; `Disk` has the same for rows that are not on the devices ----
 
@@ -84,7 +99,7 @@ class Data:
         yield self.arrays, blocks
 
 
-register(Data, leaves=["arrays", "start", "count", "steps"], static=["make", "drawn"])
+register(Data, leaves=["arrays", "start", "count", "steps"], static=["make", "drawn", "divided"])
 
 
 class NotDrawn(Exception):
@@ -92,23 +107,36 @@ class NotDrawn(Exception):
 
 
 def place_data(
-    arrays: Mapping[str, Any], rows: Rows, steps: Any, place: Callable[[Any], Any], placed: Data | Disk | None = None
+    arrays: Mapping[str, Any],
+    rows: Rows,
+    steps: Any,
+    mesh: Mesh,
+    placed: Data | Disk | None = None,
+    others: Sequence[Rows] = (),
 ) -> Data | Disk:
-    """A federation's rows: on the devices by `place`, or on disk where they are too large for it.
+    """A federation's rows: on the devices of a mesh, or on disk where they are too large for it.
 
-    placed: the same arrays where they lie on the devices already.
+    placed: the same arrays where they lie on the devices already. others: rows of the clients besides.
 
-    >>> place_data({"x": np.ones(3)}, Rows(start=[0], count=[3]), [1], jax.device_put).arrays["x"].shape
+    >>> mesh = jax.make_mesh((1,), ("clients",))
+    >>> place_data({"x": np.ones(3)}, Rows(start=[0], count=[3]), [1], mesh).arrays["x"].shape
     (3,)
     """
-    if not too_large(arrays):
+    place = functools.partial(shares.place, mesh)
+    if shares.is_divided(mesh):
+        if isinstance(placed, Divided) and placed.holds(arrays, (rows, *others)):
+            return placed.working(steps)
+        holding = Holding.of(mesh, (rows, *others))
+        if (not too_large(arrays) or holding.length * _row_bytes(arrays) <= budget()) and _fits(arrays, holding.length):
+            return Divided(arrays, rows, steps, mesh, holding)
+    elif not too_large(arrays) and _fits(arrays):
         if isinstance(placed, Data):
             made: Data = place(Data.of({}, rows, steps))
             return dataclasses.replace(made, arrays=placed.arrays)
         made = place(Data.of(arrays, rows, steps))
         return made
     size = sum(array.nbytes for array in arrays.values()) / 2**30
-    log.info("the set, %.2f GiB, is above its budget: its rows stay on disk and come as they are needed", size)
+    log.info("the set, %.2f GiB, is above its budget: its rows come to the devices as they are needed", size)
     return Disk(arrays, rows, steps, place)
 
 
@@ -123,7 +151,7 @@ class Disk:
     def __init__(self, arrays: Mapping[str, Array], rows: Rows, steps: Any, place: Callable[[Any], Any]) -> None:
         self.arrays, self.rows, self.steps, self.place = dict(arrays), rows, steps, place
         self.drawn = False  #: whether a round's minibatches are all that its clients look at
-        self._limit = budget() // max(1, sum(a.nbytes // max(1, len(a)) for a in self.arrays.values()))
+        self._limit = min(budget(), platforms.room_to_hold() or budget()) // max(1, _row_bytes(arrays))
         self._last: tuple[bytes, Data] | None = None
 
     @property
@@ -147,7 +175,8 @@ class Disk:
         return look(made)
 
     def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
-        """What the clients `who` need in a round."""
+        """What the clients at the places `who` need in a round."""
+        who = shares.client_at(who)
         if self.drawn:
             return self._minibatches(plan, seed, round, np.asarray(who))
         key = np.unique(who).tobytes()
@@ -206,6 +235,118 @@ class Disk:
         for first in range(0, len(blocks), each):
             rows = np.resize(blocks[first : first + each], (each, size)).ravel()
             yield self.place({name: jnp.asarray(array[rows]) for name, array in self.arrays.items()}), numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Holding:
+    """Which rows of the flat arrays each process holds: those of its clients, in order, each once."""
+
+    parts: tuple[Rows, ...]
+    index: tuple[Array, ...]  #: by process
+    length: int  #: of the longest
+
+    @classmethod
+    def of(cls, mesh: Mesh, parts: tuple[Rows, ...]) -> Holding:
+        """The rows of clients' ranges."""
+        count, end = shares.processes(mesh), max(int((part.start + part.count).max()) for part in parts)
+        index = []
+        for process in range(count):
+            marks = np.zeros(end + 1, np.int64)
+            for part in parts:
+                start, size = part.start[process::count], part.count[process::count]
+                np.add.at(marks, start, size > 0)
+                np.subtract.at(marks, start + size, size > 0)
+            index.append(np.flatnonzero(np.cumsum(marks) > 0))
+        return cls(parts, tuple(index), max(map(len, index)))
+
+    def start(self, part: Rows) -> Array:
+        """Where each client's range begins among the rows of the process that holds it."""
+        begin, count = np.zeros_like(part.start), len(self.index)
+        for process, index in enumerate(self.index):
+            begin[process::count] = np.searchsorted(index, part.start[process::count])
+        return begin
+
+    def dealt(self, rows: Array) -> tuple[Array, Array]:
+        """Which process looks at each of some rows, of those that hold it in turn, and where the row is there."""
+        turn, count = np.arange(len(rows)), len(self.index)
+        chosen, best = np.zeros(len(rows), np.int64), np.full(len(rows), count)
+        where = np.zeros(len(rows), np.int64)
+        for process, index in enumerate(self.index):
+            at = np.minimum(np.searchsorted(index, rows), len(index) - 1)
+            nearer = (index[at] == rows) & ((process - turn) % count < best)
+            chosen[nearer], best[nearer], where[nearer] = process, ((process - turn) % count)[nearer], at[nearer]
+        return chosen, where
+
+
+class Divided(Disk):
+    """A federation's rows divided over the processes of a run, each of which has those of its own clients in `near`.
+
+    What is computed in every process alike, such as smoothness, gets some clients' rows at a time as from a disk.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, Array], rows: Rows, steps: Any, mesh: Mesh, holding: Holding, near: Any = None
+    ) -> None:
+        super().__init__(arrays, rows, steps, functools.partial(shares.place, mesh))
+        self.mesh, self.holding = mesh, holding
+
+        def own(process: int) -> dict[str, Array]:
+            taken = np.resize(holding.index[process], holding.length)  # filled up with the first
+            return {name: np.asarray(array[taken]) for name, array in arrays.items()}
+
+        numbers = self.place(Data.of({}, Rows(holding.start(rows), rows.count), steps))
+        self.near: Data = dataclasses.replace(
+            numbers, arrays=shares.divide(mesh, own) if near is None else near, divided=True
+        )
+
+    def holds(self, arrays: Mapping[str, Any], parts: tuple[Rows, ...]) -> bool:
+        """Whether it has the rows of these ranges, of these arrays."""
+        same = all(arrays.get(name) is array for name, array in self.arrays.items())
+        pairs = zip(self.holding.parts, parts, strict=True)
+        return same and all(np.array_equal(a.start, b.start) and np.array_equal(a.count, b.count) for a, b in pairs)
+
+    def working(self, steps: Any) -> Divided:
+        """The same rows, of clients that take other numbers of steps."""
+        return Divided(self.arrays, self.rows, steps, self.mesh, self.holding, self.near.arrays)
+
+    @property
+    def at_once(self) -> int:
+        """As many clients as a process holds."""
+        return shares.share(self.mesh, len(self.rows))
+
+    def traced(self, look: Callable[[Data], T], plan: Plan) -> T:
+        """What `look` finds out by tracing a client's round."""
+        return look(Data.of({name: array[:1] for name, array in self.arrays.items()}, self.rows, self.steps))
+
+    def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
+        """What the clients at any places need in a round."""
+        return self.near
+
+    def dealt_blocks(self, rows: Array, block: int) -> tuple[Array, Array]:
+        """Rows that the processes share out, as blocks [blocks, rows] of the numbers that they have where they are
+        looked at; and where among all these each of the rows is."""
+        chosen, where = self.holding.dealt(rows)
+        count = shares.processes(self.mesh)
+        each = max(int((chosen == process).sum()) for process in range(count))
+        unit = block * (self.mesh.devices.size // count)
+        room = -(-each // unit) * unit
+        numbers, order = np.zeros(count * room, np.int32), np.zeros(len(rows), np.int64)
+        for process in range(count):
+            mine = np.flatnonzero(chosen == process)
+            order[mine] = process * room + np.arange(len(mine))
+        numbers[order] = where
+        return numbers.reshape(-1, block), order
+
+
+def _fits(arrays: Mapping[str, Any], rows: int | None = None) -> bool:
+    """Whether so many rows, or all, have room on a device with memory of its own."""
+    room = platforms.room_to_hold()
+    most = max((len(array) for array in arrays.values()), default=0) if rows is None else rows
+    return room is None or most * _row_bytes(arrays) <= room
+
+
+def _row_bytes(arrays: Mapping[str, Any]) -> int:
+    return sum(a.nbytes // max(1, len(a)) for a in arrays.values())
 
 
 def _largest(rows: Rows) -> Array:

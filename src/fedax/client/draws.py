@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
 from fedax import randomness
+from fedax.client import shares
 from fedax.client.plan import Plan
 
 BLOCK = 64  # rounds that are drawn at a time, at most
@@ -51,7 +52,8 @@ class Draws:
     """
 
     def __init__(self, plan: Plan, places: int, mesh: Mesh, seed: jax.Array, rounds: int) -> None:
-        """places: of the cohort, with those that are left over filled by client 0. rounds: of the run."""
+        """places: of the cohort, with those that are left over filled by client 0; of several processes, as
+        `shares.arranged` has them. rounds: of the run."""
         self.plan, self.places, self.mesh, self.seed = plan, places, mesh, seed
         each = places * plan.max_steps * (plan.batch or 0)
         self.rounds = max(1, min(BLOCK, rounds, ROOM // max(1, each)))  #: of a block
@@ -79,7 +81,10 @@ class Draws:
 
     def who(self, round: int) -> Cohorts:
         """The block of a round: its cohorts [rounds, places]."""
-        return np.pad(self.block(round // self.rounds), ((0, 0), (0, self.places - self.plan.cohort)))
+        drawn = self.block(round // self.rounds)
+        if shares.is_divided(self.mesh):
+            return shares.arranged(self.mesh, drawn, self.places)
+        return np.pad(drawn, ((0, 0), (0, self.places - self.plan.cohort)))
 
     def rows(self, round: int, count: Any) -> Any:
         """The block of a round: its minibatches' rows [rounds, places, steps, batch]; () for full local gradients.
@@ -104,11 +109,24 @@ def cohorts_program(clients: int, cohort: int) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
 
+def busiest_process(plan: Plan, processes: int, seed: jax.Array, rounds: int) -> int:
+    """The most clients that a process has in any of a run's rounds."""
+    if plan.cohort == plan.clients:
+        return -(-plan.cohort // processes)
+    draw, most = cohorts_program(plan.clients, plan.cohort), 0
+    for first in range(0, rounds + BLOCK, BLOCK):  # and those that the last block has beyond the end
+        drawn = draw(seed, np.arange(first, first + BLOCK, dtype=np.int32))
+        most = max(most, shares.busiest(processes, np.asarray(drawn)))
+    return most
+
+
 @functools.lru_cache(maxsize=32)
 def block_program(plan: Plan, mesh: Mesh) -> Any:
     """The compiled rows(seed, rounds, who, count) -> [rounds, places, steps, batch] of some rounds' minibatches."""
 
     def one(seed: Any, round: Any, client: Any, count: Any) -> jax.Array:
+        if shares.is_divided(mesh):
+            client = shares.client_at(client)
         return minibatch_rows(plan, count[client], seed, round, client)
 
     a_round = jax.vmap(one, in_axes=(None, None, 0, None))
@@ -117,5 +135,5 @@ def block_program(plan: Plan, mesh: Mesh) -> Any:
         # one round after the other: what ranking takes stays near the core
         return jax.lax.map(lambda at: a_round(seed, at[0], at[1], count), (rounds, who))
 
-    spread = P(None, "clients")
+    spread = P(None, *shares.over_devices(mesh))
     return jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(P(), P(), spread, P()), out_specs=spread, check_vma=False))

@@ -19,6 +19,7 @@ from fedax.options import made_of
 from fedax.problem import Problem
 from fedax.runs.folder import RunFolder, Status
 from fedax.runs.lock import locked
+from fedax.runtime import noticing_losses
 
 
 @takes_options(RunConfig)
@@ -85,7 +86,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Run a simulation, yield its rows, keep its directory up to date if there is one, and hand over the result."""
     config = made_of(RunConfig, options)
-    with locked(config.folder):
+    with locked(config.folder), noticing_losses():
         simulation = Simulation.of(Prepared.of(problem, federation, algorithm, config))
         simulation.about = describe(simulation.prepared)
         folder = _begun(simulation)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load, save
 
+from fedax.client import shares
 from fedax.engine.fingerprint import Differs, compare, fingerprint
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import RunState, Snapshot
@@ -44,8 +45,8 @@ class Checkpoints:
         self._since = 0  # clients that took part from this round on have rows that are not in the file yet
         packing = Packing(run.algorithm.client_init(run.x0))
         self._file = run.store if run.store is not None and isinstance(run.store.slots, FileSlots) else None
-        if not is_main_process():
-            self._file = None  # the rows of its own; those of checkpoints are read, not written
+        if shares.is_divided(run.engine.mesh):
+            self._file = None  # the rows of its own clients; those of checkpoints are all clients'
         self._rows = self._file or Store(packing, run.plan.clients, FileSlots(folder / STATES, packing.size))
 
     @functools.cached_property
@@ -88,8 +89,10 @@ class Checkpoints:
             if self._file is None and state.round > self._since:
                 who = np.unique(run.engine.draws.cohorts(self._since, state.round))
                 for part in np.array_split(who, 1 + run.plan.clients // 4096):
-                    states = jax.device_get(state.take(part))  # by all processes together
-                    if len(part) and is_main_process():
+                    if not len(part):
+                        continue
+                    states = jax.device_get(run.engine.take(state.clients, part))  # by all processes together
+                    if is_main_process():
                         self._rows.put(part, states)
             slots = self._rows.slots
             if is_main_process() and isinstance(slots, FileSlots) and slots.path.exists():
@@ -182,18 +185,31 @@ class Checkpoints:
         """Every client's state as the rows have it, where the run keeps them."""
         run, state, rows = self.run, self.state, self._rows
         took = np.flatnonzero(rows.table >= 0)
-        clients = state.clients
+        clients, mesh = state.clients, run.engine.mesh
         if isinstance(clients, Store):
             if clients is not rows:
-                for part in np.array_split(took, 1 + len(took) // 4096):
+                mine = took[np.isin(took % shares.processes(mesh), shares.held_here(mesh))]
+                for part in np.array_split(mine, 1 + len(mine) // 4096):
                     clients.put(part, rows.take(part))
+        elif shares.is_divided(mesh):
+            clients = shares.divide(mesh, self._held_by)
         elif len(took):
             states = rows.take(took)
             clients = run.engine.place(jax.tree.map(lambda s, v: s.at[took].set(v), clients, states))
         return clients
 
+    def _held_by(self, process: int) -> Any:
+        """The part of the table of all clients' states that a process holds, as the rows have it."""
+        run = self.run
+        mine = np.arange(process, run.plan.clients, shares.processes(run.engine.mesh))
+        room = shares.share(run.engine.mesh, run.plan.clients)
+        return self._rows.take(np.resize(mine, room))
+
     def clear(self) -> None:
         """Remove all checkpoints: the run is over and saved."""
+        store = self.run.store
+        if store is not None and store is not self._file and isinstance(store.slots, FileSlots):
+            store.slots.remove()
         if not is_main_process():
             return
         for name in [*self._names(), self.folder / STATES]:

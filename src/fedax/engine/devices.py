@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
+from fedax import platforms
+from fedax.client import shares
 from fedax.client.plan import Plan
 from fedax.engine.executors import Executor, choose, step_floats
 from fedax.errors import FedaxError
 from fedax.problem import Problem
-from fedax.runtime import cores
+from fedax.runtime import cores, process_count, unheard
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
@@ -32,12 +36,14 @@ def choose_devices(
     steps: NDArray[np.int64],
     devices: int | None = None,
     chunk: int | None = None,
+    busiest: int | None = None,
 ) -> tuple[Executor, Mesh]:
     """The executor for a cohort, and the mesh of devices that it is spread over.
 
-    Several processes share out the cohort evenly, and each has as many devices in the mesh as every other.
+    busiest: the most clients of a cohort that one of several processes has, all divided evenly unless given. Each
+    process has as many devices in the mesh as every other.
     """
-    available, processes = len(jax.devices()), jax.process_count()
+    available, processes = len(jax.devices()), process_count()
     if devices is not None and not processes <= devices <= available:
         fewer = devices > available and jax.default_backend() == "cpu" and processes == 1
         more = f"; FEDAX_DEVICES={devices} makes so many" if fewer else ""
@@ -45,12 +51,29 @@ def choose_devices(
     if name == "debug" and processes > 1:
         raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")
     work = step_floats(problem, x0.tree, arrays, plan, steps)
-    each = choose(name, -(-plan.cohort // processes), size(x0), work, (devices or available) // processes, chunk)
+    most = -(-plan.cohort // processes) if busiest is None else busiest
+    each = choose(name, most, size(x0), work, (devices or available) // processes, chunk, platforms.current())
     if each.devices > cores() and jax.default_backend() == "cpu":
         say_once(f"{each.devices} devices share {cores()} cores: more devices than cores make a run slower")
-    of_each = [[d for d in jax.devices() if d.process_index == p][: each.devices] for p in range(processes)]
-    mesh = Mesh(np.concatenate(of_each), ("clients",))
+    if processes == 1:
+        return each, Mesh(np.array(jax.devices()[: each.devices]), ("clients",))
+    in_order = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    of_each = np.array(in_order).reshape(processes, -1)[:, : each.devices]
+    mesh = Mesh(of_each, (shares.PROCESSES, "clients"))
+    _meet(mesh)
     return dataclasses.replace(each, devices=mesh.devices.size, places=each.places * processes), mesh
+
+
+@functools.cache
+def _meet(mesh: Mesh) -> None:
+    """Let devices that compute sums together find each other."""
+
+    def together(one: jax.Array) -> Any:
+        return jax.lax.psum(one, mesh.axis_names), jax.lax.psum(one, "clients")
+
+    program = jax.shard_map(together, mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False)
+    with unheard():
+        jax.block_until_ready(jax.jit(program)(np.float32(1)))
 
 
 def say_once(advice: str) -> None:

@@ -19,20 +19,18 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from fedax import platforms
 from fedax.algorithms.base import Algorithm
+from fedax.client import shares
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
 from fedax.client.round import Client
 from fedax.kernels.loops import local_loop
+from fedax.platforms import Platform
 from fedax.problem import Problem
-from fedax.problem.oracle import BLOCK
 from fedax.vectors import Vector, size, zeros
 
 Name = Literal["auto", "batched", "looped", "debug"]
-NEAR = 1 << 16  # floats that stay near a core: clients whose local steps take so many together are batched
-THREADED = 1_000_000  # parameters from which one device's matrix products keep all cores busy by themselves
-LARGE = 1_000_000  # parameters from which copying them in every step shows,
-HEAVY = 32  # unless a step takes so many floats for each: then only compiling takes longer, three times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,30 +44,33 @@ class Executor:
     peeled: bool = False  #: the first local step is outside the loop
 
 
-def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None) -> Executor:
-    """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats.
+def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: int | None, on: Platform) -> Executor:
+    """The executor for a cohort of models of `size` parameters, a step of which takes `work` floats, on a platform.
 
-    >>> choose("auto", 10, 200_000, 240_000, 2, None)
+    >>> from fedax.platforms import ACCELERATOR, CPU
+    >>> choose("auto", 10, 200_000, 240_000, 2, None, CPU)
     Executor(name='looped', devices=2, chunk=1, places=10, peeled=False)
-    >>> choose("auto", 9, 100, 2_000, 2, None)
+    >>> choose("auto", 9, 100, 2_000, 2, None, CPU)
     Executor(name='batched', devices=2, chunk=5, places=10, peeled=False)
-    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None)
+    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None, CPU)
     Executor(name='looped', devices=1, chunk=1, places=5, peeled=True)
+    >>> choose("auto", 5, 3_000_000, 3_500_000, 2, None, ACCELERATOR)
+    Executor(name='batched', devices=2, chunk=3, places=6, peeled=False)
     """
     if name == "auto":
-        name = "batched" if work <= NEAR else "looped"
+        name = "batched" if work <= on.near else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
-    if name == "looped" and size >= THREADED:  # an idle core costs more than sharing out clients gains
+    if name == "looped" and size >= on.threaded:  # an idle core costs more than sharing out clients gains
         devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
     share = -(-cohort // devices)
     if name != "batched":
         chunk = 1
     elif chunk is None:
-        chunk = max(1, NEAR // max(1, int(work)))
+        chunk = max(1, on.near // max(1, int(work)))
     chunk = min(chunk, share)
     chunks = -(-share // chunk)
     chunk = -(-share // chunks)
-    peels = name == "looped" and size >= LARGE and work < HEAVY * size
+    peels = name == "looped" and size >= on.large and work < on.heavy * size
     return Executor(name, devices, chunk, devices * chunks * chunk, peels)
 
 
@@ -85,7 +86,7 @@ def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: 
     >>> step_floats(mean, jnp.zeros(3), {"x": np.zeros((16, 3), np.float32)}, plan, np.array([2, 6]))
     48.0
     """
-    rows = min(plan.max_rows if plan.batch is None else plan.batch, BLOCK)
+    rows = min(plan.max_rows if plan.batch is None else plan.batch, platforms.current().gradient_rows)
     batch = {name: jax.ShapeDtypeStruct((rows, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
     between = _floats(jax.make_jaxpr(problem.loss)(params, batch).jaxpr)
     return (size(Vector(params)) + between) * float(plan.max_steps / np.mean(steps))
@@ -145,6 +146,8 @@ def cohort_program(
             return (upload, squares(upload, new, state)), new
 
         stacked = rounds and algorithm.aggregate != "mean"
+        if divided:
+            who = shares.client_at(who)
 
         def chunk(total: Any, part: Any) -> Any:
             at, number, weight, rows = part
@@ -160,32 +163,64 @@ def cohort_program(
         def take(at: Any) -> Any:
             return jax.tree.map(lambda a: a.at[at].get(mode="promise_in_bounds"), states)
 
-        at = who if table else jnp.arange(len(who))
+        at = who // shares.processes(mesh) if table and divided else who if table else jnp.arange(len(who))
         parts = jax.tree.map(lambda a: a.reshape(-1, executor.chunk, *a.shape[1:]), (at, who, weights, rows))
         total = zeros(jax.eval_shape(lambda: one(take(at[0]), who[0], jax.tree.map(lambda a: a[0], rows))[0]))
+        run = functools.partial(_unless_empty, chunk) if divided else chunk
         if len(parts[0]) == 1:
-            total, (new, uploads) = chunk(total, jax.tree.map(lambda a: a[0], parts))
+            total, (new, uploads) = run(total, jax.tree.map(lambda a: a[0], parts))
         else:
-            total, made = jax.lax.scan(chunk, total, parts)
+            total, made = jax.lax.scan(run, total, parts)
             new, uploads = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), made)
         weight = weights.sum()
-        if executor.devices > 1:
+        if divided:
+            total, weight = _sum_over(mesh, (total, weight))
+        elif executor.devices > 1:
             total, weight = jax.lax.psum((total, weight), "clients")
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
         if not stacked:
             return mean, new, measured
         if executor.devices > 1:  # in the order of the cohort
-            uploads, weights = jax.tree.map(lambda a: jax.lax.all_gather(a, "clients", tiled=True), (uploads, weights))
+            uploads, weights = jax.tree.map(
+                lambda a: jax.lax.all_gather(a, mesh.axis_names, tiled=True), (uploads, weights)
+            )
         return algorithm.aggregate(uploads, weights), new, measured
 
-    spread, same = P("clients"), P()
-    return jax.shard_map(
-        device,
-        mesh=mesh,
-        in_specs=(same, same, same if table else spread, spread, spread, spread, same, same, same),
-        out_specs=(same, spread, same),
-        check_vma=False,
-    )
+    divided, spread, same = shares.is_divided(mesh), shares.over_devices(mesh), P()
+
+    def run(*given: Any) -> Any:
+        states = shares.over_processes(mesh) if table else spread
+        return jax.shard_map(
+            device,
+            mesh=mesh,
+            in_specs=(same, same, states, spread, spread, spread, same, same, given[-1].specs(mesh)),
+            out_specs=(same, spread, same),
+            check_vma=False,
+        )(*given)
+
+    return run
+
+
+def _sum_over(mesh: Mesh, tree: Any) -> Any:
+    """The sum over all devices, of all leaves at once: processes send one message and not one for each leaf."""
+    leaves, structure = jax.tree.flatten(tree)
+    kinds = list(dict.fromkeys(leaf.dtype for leaf in leaves))
+    flat = {kind: jnp.concatenate([leaf.ravel() for leaf in leaves if leaf.dtype == kind]) for kind in kinds}
+    sums = {kind: jax.lax.psum(array, mesh.axis_names) for kind, array in flat.items()}
+    made, at = [], dict.fromkeys(kinds, 0)
+    for leaf in leaves:
+        first, at[leaf.dtype] = at[leaf.dtype], at[leaf.dtype] + leaf.size
+        made.append(sums[leaf.dtype][first : at[leaf.dtype]].reshape(leaf.shape))
+    return jax.tree.unflatten(structure, made)
+
+
+def _unless_empty(chunk: Callable[..., Any], total: Any, part: Any) -> Any:
+    """A chunk of clients, if any of them takes part: a process has fewer in some rounds than in others."""
+
+    def none(total: Any, part: Any) -> Any:
+        return total, zeros(jax.eval_shape(chunk, total, part)[1])
+
+    return jax.lax.cond(jnp.any(part[2] > 0), chunk, none, total, part)
 
 
 def squares(upload: Any, new: Any, old: Any) -> jax.Array:

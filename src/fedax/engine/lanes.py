@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from fedax.algorithms.base import Algorithm
+from fedax.client import shares
 from fedax.engine.checkpoint import leaves, log, opened, sealed, unflatten
 from fedax.engine.fingerprint import Differs, compare, fingerprint
 from fedax.engine.loop import Simulation, account, pace
@@ -26,6 +28,7 @@ from fedax.engine.result import Result
 from fedax.engine.state import Metrics, State
 from fedax.errors import DivergedError, FedaxError
 from fedax.runs.files import History, write_whole
+from fedax.runtime import agreed, is_main_process
 
 
 class Lanes:
@@ -40,7 +43,7 @@ class Lanes:
         methods = [run.prepared.algorithm for run in self.runs]
         self.stacked = jax.tree.map(lambda *a: jnp.stack([jnp.asarray(leaf) for leaf in a]), *methods)
         many = jax.tree.map(lambda *a: jnp.stack(a), *[(run.state.server, run.state.clients) for run in self.runs])
-        self.state = State(*self.first.engine.place(many))
+        self.state = State(*self._placed(many))
         for lane, run in enumerate(self.runs):
             run.state.moved(self._lane(lane))
         self.alive = np.ones(len(self.runs), bool)
@@ -49,6 +52,14 @@ class Lanes:
         self.seconds = 0.0
         if path is not None and path.exists():
             self._load(path)
+
+    def _placed(self, many: Any) -> Any:
+        """Every lane's server and clients, where the rounds have them."""
+        engine, (server, clients) = self.first.engine, many
+        if not shares.is_divided(engine.mesh):
+            return engine.place(many)
+        divided = jax.jit(lambda tree: tree, out_shardings=shares.divided(engine.mesh, axis=1))
+        return engine.place(server), divided(clients)
 
     def run(self, say: Callable[[int], None] | None) -> list[tuple[Result, Metrics]]:
         """All rounds that are left; each lane's result, and its clients' metrics of its last evaluation."""
@@ -62,8 +73,8 @@ class Lanes:
                 rounds, before = min(some, target - self.state.round), time.perf_counter()
                 self._advance(rounds)
                 self.seconds = time.perf_counter() - began
-                some = pace(rounds, time.perf_counter() - before, self.first.engine.draws.rounds)
-                if time.monotonic() - last >= self.every:
+                some = agreed(pace(rounds, time.perf_counter() - before, self.first.engine.draws.rounds))
+                if agreed(time.monotonic() - last >= self.every):
                     self.save()
                     last = time.monotonic()
                 if say is not None:
@@ -111,7 +122,8 @@ class Lanes:
         """Write a checkpoint, between two rounds."""
         if self.path is None:
             return
-        arrays = {f"state.{i}": leaf for i, leaf in enumerate(leaves((self.state.server, self.state.clients)))}
+        clients = shares.gather(self.first.engine.mesh, self.state.clients)
+        arrays = {f"state.{i}": leaf for i, leaf in enumerate(leaves((self.state.server, clients)))}
         arrays |= {"alive": self.alive}
         if self.state.diagnostics is not None:
             arrays["diagnostics"] = np.asarray(self.state.diagnostics)
@@ -126,7 +138,8 @@ class Lanes:
         }
         content = save({k: np.ascontiguousarray(a) for k, a in arrays.items()}, {"about": json.dumps(about)})
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if is_main_process():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, sealed(content))
         except OSError as error:
             why = (error.strerror or str(error)).lower()
@@ -144,7 +157,7 @@ class Lanes:
         except (FedaxError, OSError, ValueError, KeyError) as error:
             log.warning("%s is damaged and left out: %s", path.name, error)
             return
-        server, clients = jax.tree.map(jnp.copy, self.first.engine.place(state))
+        server, clients = jax.tree.map(jnp.copy, self._placed(state))
         self.state = State(server, clients, about["round"], diagnostics)
         self.alive, self.stopped = alive, dict(about["stopped"])
         self.evaluated, self.seconds = about["evaluated"], about["seconds"]

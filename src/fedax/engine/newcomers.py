@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.client import shares
 from fedax.client.device_data import place_data
 from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
@@ -64,7 +65,8 @@ class Newcomers:
         theirs = jax.random.fold_in(jax.random.key(config.seed), _PURPOSE)
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, theirs)
         self.problem, self.x0 = problem, x0
-        self.data = place_data(arrays, federation.train, steps, self.engine.place)
+        others = [federation.part(part) for part in ("validation", "test")]
+        self.data = place_data(arrays, federation.train, steps, self.mesh, others=others)
         batched = 1 if self.executor.name == "looped" else self.executor.chunk
         self.meters = Meters(
             (name, Meter(problem, self.plan, self.mesh, r.start, r.count, batched, self.engine.seed))
@@ -75,19 +77,25 @@ class Newcomers:
     def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
         """Every newcomer's state, by the method's rule, after `round` rounds of training."""
         start = self.engine.start(algorithm, self.x0)
-        spare = self.executor.places - self.plan.cohort
-        who = np.pad(np.arange(self.plan.cohort), (0, spare)).astype(np.int32)
         key = ("join", self.plan, self.executor, self.mesh)
         program = self.problem.program(
-            key, lambda: jax.jit(cohort_program(self.problem, self.plan, self.executor, self.mesh, Client.join))
+            key,
+            lambda: jax.jit(cohort_program(self.problem, self.plan, self.executor, self.mesh, Client.join, table=True)),
         )
-        weights = (np.arange(len(who)) < self.plan.cohort).astype(np.float32)
-        server = self.engine.place(server)
-        states = jax.tree.map(lambda s: s[who], start.clients)
-        _, states, _ = program(
-            algorithm, server, states, who, weights, (), self.engine.seed, round, self.data.some(who)[0]
-        )
-        return State(server, jax.tree.map(lambda s: s[: self.plan.cohort], states), round)
+        every = np.arange(self.plan.cohort)
+        if divided := shares.is_divided(self.mesh):
+            who = shares.arranged(self.mesh, every[None], self.executor.places)[0]
+            weights = shares.is_taken(who).astype(np.float32)
+        else:
+            who = np.pad(every, (0, self.executor.places - len(every))).astype(np.int32)
+            weights = (np.arange(len(who)) < len(every)).astype(np.float32)
+        server, near = self.engine.place(server), self.data.for_round(self.plan, self.engine.seed, round, who)
+        _, states, _ = program(algorithm, server, start.clients, who, weights, (), self.engine.seed, round, near)
+        if divided:
+            states = shares.tabled(self.mesh, states, who)
+        else:
+            states = jax.tree.map(lambda s: s[: self.plan.cohort], states)
+        return State(server, states, round)
 
     def measure(self, algorithm: Algorithm, state: State) -> dict[str, dict[str, Measurement]]:
         """Each part's metrics of the newcomers' own models."""

@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedax import randomness
+from fedax import platforms, randomness
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.with_model_state import WithModelState, bare
+from fedax.client import shares
 from fedax.client.cost import Cost, cost
-from fedax.client.device_data import Data, Disk, place_data
+from fedax.client.device_data import Data, Disk, Divided, place_data
+from fedax.client.draws import busiest_process
 from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
@@ -27,18 +29,18 @@ from fedax.engine.devices import choose_devices
 from fedax.engine.executors import Executor
 from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
+from fedax.engine.same_experiment import check_agreement
 from fedax.engine.state import RunState
-from fedax.engine.store import Packing, Store, choose_store
+from fedax.engine.store import Packing, Store, choose_slots
 from fedax.errors import FedaxError
 from fedax.evaluation import Meter, Meters, smoothness
 from fedax.model_state import WithState, parted
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
-from fedax.runtime import configure, is_main_process
+from fedax.runtime import configure, process_count
 from fedax.vectors import Vector, size
 
 log = logging.getLogger("fedax")
-MADE = 1 << 19  # floats of the clients that are made at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +92,12 @@ class Prepared:
         seen, unseen = hold_out(whole.clients, config.unseen, config.seed)
         trained = whole.subset(seen) if len(unseen) else federation
         plan, steps = make_plan(trained, config, cohort=config.cohort)
+        check_agreement(problem, in_memory(trained), algorithm, plan, config)
+        if process_count() > plan.clients:
+            raise FedaxError(
+                f"the run has {process_count()} processes, more than the {plan.clients} clients that train: "
+                "each process must hold at least one"
+            )
         if algorithm.lockstep and not plan.equal_steps:
             found = f"local_epochs={config.local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
@@ -99,9 +107,10 @@ class Prepared:
         algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
         engine = _engine(problem, trained, plan, steps, config, x0)
         placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
-        measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.place, placed)
+        others = [shown.part(part) for part in ("validation", "test")]
+        measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.mesh, placed, others)
         data: Data | Disk = measured
-        if isinstance(data, Disk):
+        if isinstance(data, Disk) and not isinstance(data, Divided):
             engine.draws.rounds = 1  # a round's rows come with its call
         if isinstance(trained, Lazy):
             data = engine.place(Data.of({}, trained.train, steps, trained.make))
@@ -196,18 +205,27 @@ def _engine(
     arrays, chunk = in_memory(trained).arrays, config.chunk
     if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
         made_rows = plan.max_rows * sum(array[0].size for array in arrays.values())
-        chunk = max(1, MADE // max(size(x0), made_rows))
-    executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk)
+        chunk = max(1, platforms.current().made // max(size(x0), made_rows))
+    seed, processes = jax.random.key(config.seed), process_count()
+    most = None if processes == 1 else busiest_process(plan, processes, seed, config.rounds)
+    executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk, most)
     made = DebugEngine if executor.name == "debug" else Engine
-    return made(problem, plan, executor, mesh, jax.random.key(config.seed), config.rounds)
+    return made(problem, plan, executor, mesh, seed, config.rounds)
 
 
 def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
-    """Where clients' states are kept, if not on the devices."""
-    kept = None if config.folder is None or not is_main_process() else config.folder / CHECKPOINTS / STATES
-    plan, copies = engine.plan, 0 if engine.executor.name == "debug" else engine.executor.devices
+    """Where the states of the clients that this process holds are kept, if not on the devices."""
+    plan, processes = engine.plan, shares.processes(engine.mesh)
+    own = config.folder is None or processes > 1  # a file of its own; checkpoints are in another
+    kept = None if own or config.folder is None else config.folder / CHECKPOINTS / STATES
+    copies = 0 if engine.executor.name == "debug" else engine.executor.devices // processes
+    budget = config.state_budget
+    if (room := platforms.room_to_hold()) is not None:  # every device has memory of its own
+        budget, copies = room if budget is None else budget, min(copies, 1)
+    clients, cohort = shares.share(engine.mesh, plan.clients), min(plan.cohort, engine.executor.places // processes)
     packing = Packing(algorithm.client_init(x0))
-    return choose_store(packing, plan.clients, plan.cohort, config.rounds, copies, config.state_budget, kept)
+    slots = choose_slots(packing, clients, cohort, config.rounds, copies, budget, kept)
+    return None if slots is None else Store(packing, plan.clients, slots)
 
 
 def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federation, seed: int) -> Vector:

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.client import shares
 from fedax.client.device_data import Data, Disk
 from fedax.client.draws import Draws
 from fedax.client.plan import Plan
@@ -27,7 +27,6 @@ from fedax.engine.executors import Executor, cohort_program, diagnostics
 from fedax.engine.state import State
 from fedax.engine.store import Store
 from fedax.problem import Problem
-from fedax.runtime import readable
 
 
 class Engine:
@@ -42,21 +41,46 @@ class Engine:
 
     def place(self, tree: Any) -> Any:
         """Put arrays on every device."""
-        everywhere = NamedSharding(self.mesh, P())
-        if not self.mesh.is_multi_process:
-            return jax.device_put(tree, everywhere)
-        # every process has the same arrays and puts them on its own devices
-        hosted = jax.tree.map(np.asarray, tree)
-        return jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, everywhere, lambda at: a[at]), hosted)
+        return shares.place(self.mesh, tree)
 
     def start(self, algorithm: Algorithm, x0: Any, store: Store | None = None) -> State:
         """The state before the first round; clients' states on the devices unless there is a store for them."""
         server, client = algorithm.init(x0), algorithm.client_init(x0)
         if store is not None:
             return State(jax.tree.map(jnp.copy, self.place(server)), store)
+        if shares.is_divided(self.mesh):
+            return State(jax.tree.map(jnp.copy, self.place(server)), self._same_for_all(client))
         many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), client)
         # copies: the compiled rounds reuse the memory of what they are given
         return State(*jax.tree.map(jnp.copy, self.place((server, many))))
+
+    def _same_for_all(self, client: Any) -> Any:
+        """A table of clients that are alike, divided over the processes."""
+        rows = shares.processes(self.mesh) * shares.share(self.mesh, self.plan.clients)
+
+        def table(client: Any) -> Any:
+            return jax.tree.map(lambda a: jnp.broadcast_to(a, (rows, *jnp.shape(a))), client)
+
+        return jax.jit(table, out_shardings=shares.divided(self.mesh))(jax.tree.map(np.asarray, client))
+
+    def take(self, clients: Any, who: Any) -> Any:
+        """The states of some clients, stacked, to be read by every process."""
+        if not shares.is_divided(self.mesh):
+            return clients.take(who) if isinstance(clients, Store) else jax.tree.map(lambda s: s[who], clients)
+        if isinstance(clients, Store):
+            return clients.packing.unpack(np.asarray(self._rows_of_all(clients, who)))
+        return shares.take_program(self.mesh)(clients, shares.at(self.mesh, self.plan.clients, who))
+
+    def _rows_of_all(self, store: Store, who: Any) -> Any:
+        """Rows of some clients, each of which is in the store of the process that holds it."""
+
+        def own(process: int) -> Any:
+            mine = who % shares.processes(self.mesh) == process
+            rows = np.zeros((1, len(who), store.packing.size), np.uint8)
+            rows[0, mine] = store.take_rows(who[mine])
+            return rows
+
+        return _sum_over_processes(self.mesh)(shares.divide(self.mesh, own))
 
     def personal(self, algorithm: Algorithm, state: State, data: Data | Disk, who: Any = None) -> Any:
         """The own models of some clients, or of all, stacked."""
@@ -79,7 +103,8 @@ class Engine:
         made = []
         for first in range(0, len(who), each):
             some = who[first : first + each]
-            own = program(at, state.server, state.take(some), data.some(some, each)[0], self.seed, some)
+            states = self.take(state.clients, some)
+            own = program(at, state.server, states, data.some(some, each)[0], self.seed, some)
             made.append(jax.block_until_ready(own))  # so that rows from disk are given up before the next come
         return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
@@ -102,12 +127,29 @@ class Engine:
             here = who[at]
             near = data.for_round(self.plan, self.seed, r, here)
             rows = self._rows(r, near)
-            updated, new, good, seen = program(algorithm, server, store.take(here), here, rows, at, r, self.seed, near)
+            states = self._taken(store, here)
+            updated, new, good, seen = program(algorithm, server, states, here, rows, at, r, self.seed, near)
             if not bool(good):
                 return State(server, store, r, diagnostics), False
-            store.put(here[: self.plan.cohort], jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            self._put(store, here, new)
             server, diagnostics = updated, seen
         return State(server, store, state.round + rounds, diagnostics), True
+
+    def _taken(self, store: Store, here: Any) -> Any:
+        """The states of the clients at all places, or at those of this process."""
+        if not shares.is_divided(self.mesh):
+            return store.take(here)
+        mine = here[shares.places_here(self.mesh, len(here))]
+        return shares.spread(self.mesh, store.take(shares.client_at(mine)))
+
+    def _put(self, store: Store, here: Any, new: Any) -> None:
+        """Write the new states of the clients that took part, or of those that this process holds."""
+        if not shares.is_divided(self.mesh):
+            store.put(here[: self.plan.cohort], jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            return
+        mine = here[shares.places_here(self.mesh, len(here))]
+        there = shares.is_taken(mine)
+        store.put(mine[there], jax.tree.map(lambda a: a[there], shares.read_here(new)))
 
     def _rows(self, round: int, near: Data) -> Any:
         """The block of minibatches' rows, unless the rows themselves come in their order."""
@@ -115,6 +157,11 @@ class Engine:
 
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
         """The compiled rounds, of one run or, where `alive` is an array, of many side by side."""
+        program, given = self.call(algorithm, state, alive, rounds, data)
+        return program(*given)
+
+    def call(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> tuple[Any, Any]:
+        """The program of `run`, and what it is given."""
         lanes = np.ndim(alive) == 1
         build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
         program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
@@ -123,7 +170,7 @@ class Engine:
         end = begin + min(rounds, self.draws.left(first))
         near = data.for_round(self.plan, self.seed, first, who[begin])  # rows on disk come round by round
         drawn = (who, self._rows(first, near))
-        return program(algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
+        return program, (algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
 
 
 def _round(
@@ -132,13 +179,12 @@ def _round(
     """round(algorithm, server, states, here, rows, round, seed, data)
     -> server, cohort's states, finite?, diagnostics."""
     cohort = cohort_program(problem, plan, executor, mesh, table=table, lanes=lanes)
-    taking_part = np.arange(executor.places) < plan.cohort
 
     def a_round(
         algorithm: Any, server: Any, states: Any, here: Any, rows: Any, round: Any, seed: Any, data: Data
     ) -> Any:
         share = data.count[here] if plan.weighted else 1
-        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+        weights = jnp.where(_taking_part(plan, executor, mesh, here), share, 0).astype(jnp.float32)
         message = algorithm.broadcast(server)
         upload, new, measured = cohort(algorithm, message, states, here, weights, rows, seed, round, data)
         ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer, seed=seed)
@@ -150,6 +196,11 @@ def _round(
     return a_round
 
 
+def _taking_part(plan: Plan, executor: Executor, mesh: Mesh, here: Any) -> Any:
+    """Whether there is a client of the cohort at each place."""
+    return shares.is_taken(here) if shares.is_divided(mesh) else np.arange(executor.places) < plan.cohort
+
+
 def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:
     """round(algorithm, server, states, here, block of rows, where in it, round, seed, data), compiled."""
     a_round = _round(problem, plan, executor, mesh)
@@ -157,7 +208,13 @@ def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any
     def single(algorithm: Any, server: Any, states: Any, here: Any, rows: Any, at: Any, *rest: Any) -> Any:
         return a_round(algorithm, server, states, here, jax.tree.map(lambda a: a[at], rows), *rest)
 
-    return jax.jit(single, out_shardings=readable(mesh))
+    return jax.jit(single, out_shardings=_lies(mesh, NamedSharding(mesh, shares.over_devices(mesh)), 2))
+
+
+def _lies(mesh: Mesh, clients: Any, after: int) -> Any:
+    """How (server, clients, and `after` others) lie: all but clients on every device; in one process as XLA likes."""
+    same = shares.everywhere(mesh)
+    return (same, clients, *[same] * after) if shares.is_divided(mesh) else None
 
 
 def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes: bool) -> Any:
@@ -170,7 +227,7 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
     was before.
     """
     a_round = _round(problem, plan, executor, mesh, table=True, lanes=lanes)
-    taking_part = np.arange(executor.places) < plan.cohort
+    written = _written_here(mesh) if shares.is_divided(mesh) else None
 
     def one(
         algorithm: Any, server: Any, clients: Any, alive: Any, drawn: Any, round: Any, seed: Any, data: Data
@@ -178,13 +235,19 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
         here, rows = drawn
         updated, new, good, seen = a_round(algorithm, server, clients, here, rows, round, seed, data)
         good = alive & good
-        at = jnp.where(good & taking_part, here, plan.clients)  # beyond the end: not written
-        clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
+        taking_part = good & _taking_part(plan, executor, mesh, here)
+        if written is not None:
+            clients = written(clients, new, here, taking_part)
+        else:
+            at = jnp.where(taking_part, here, plan.clients)  # beyond the end: not written
+            clients = jax.tree.map(lambda s, v: s.at[at].set(v, mode="drop"), clients, new)
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), updated, server), clients, good, seen
 
     side_by_side = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None)) if lanes else one
 
-    @functools.partial(jax.jit, donate_argnums=(1, 2), out_shardings=readable(mesh))
+    lies = _lies(mesh, shares.divided(mesh, axis=1 if lanes else 0), 3)
+
+    @functools.partial(jax.jit, donate_argnums=(1, 2), out_shardings=lies)
     def rounds(
         algorithm: Any,
         server: Any,
@@ -212,6 +275,30 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
         return jax.lax.while_loop(lambda c: (c[0] < end) & jnp.any(c[3]), body, start)[1:]
 
     return rounds
+
+
+def _written_here(mesh: Mesh) -> Any:
+    """write(table, new, here, taking part) -> the table with the new states that each process' own clients have."""
+
+    def write(table: Any, new: Any, here: Any, taking_part: Any) -> Any:
+        if mesh.shape["clients"] > 1:
+            new, here, taking_part = jax.tree.map(
+                lambda a: jax.lax.all_gather(a, "clients", tiled=True), (new, here, taking_part)
+            )
+
+        def rows(s: Any, v: Any) -> Any:
+            at = jnp.where(taking_part, here // shares.processes(mesh), len(s))  # beyond the end: not written
+            return s.at[at].set(v, mode="drop")
+
+        return jax.tree.map(rows, table, new)
+
+    table, spread = shares.over_processes(mesh), shares.over_devices(mesh)
+    return jax.shard_map(write, mesh=mesh, in_specs=(table, spread, spread, spread), out_specs=table, check_vma=False)
+
+
+@functools.lru_cache(maxsize=8)
+def _sum_over_processes(mesh: Mesh) -> Any:
+    return jax.jit(lambda rows: jnp.sum(rows, axis=0, dtype=jnp.uint8), out_shardings=shares.everywhere(mesh))
 
 
 def finite(tree: Any) -> jax.Array:

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedax.engine.store import Store
 from fedax.evaluation import Measurement
 from fedax.evaluation.metrics import METRICS
 from fedax.evaluation.protocol import Clients
@@ -27,12 +26,6 @@ class State:
     clients: Any  #: every client's state, stacked on the devices, or a `Store`
     round: int = 0
     diagnostics: Any = None  #: drift, diversity and residual of the last round
-
-    def take(self, who: Any) -> Any:
-        """The states of some clients, stacked."""
-        if isinstance(self.clients, Store):
-            return self.clients.take(who)
-        return jax.tree.map(lambda s: s[np.asarray(who)], self.clients)
 
 
 @dataclasses.dataclass(frozen=True)

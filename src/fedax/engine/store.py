@@ -171,10 +171,14 @@ class Store:
 
     def take(self, who: Any) -> Any:
         """The states of some clients, stacked."""
+        return self.packing.unpack(self.take_rows(who))
+
+    def take_rows(self, who: Any) -> Bytes:
+        """The packed states of some clients."""
         at = self.table[np.asarray(who)]
         rows = np.repeat(self.packing.first[None], len(at), axis=0)
         rows[at >= 0] = self.slots.read(at[at >= 0])
-        return self.packing.unpack(rows)
+        return rows
 
     def put(self, who: Any, states: Any) -> None:
         """Write the states of some clients, each named once."""
@@ -219,9 +223,9 @@ class Store:
         return total
 
 
-def choose_store(
+def choose_slots(
     packing: Packing, clients: int, cohort: int, rounds: int, copies: int, budget: str | int | None, path: Path | None
-) -> Store | None:
+) -> MemorySlots | FileSlots | None:
     """Where clients' states are kept: None for the devices (which hold `copies` of all), else memory, else a file.
 
     The first that fits the budget is taken; in memory only clients that take part need room.
@@ -234,6 +238,6 @@ def choose_store(
         return None
     most = min(clients, rounds * cohort)
     if most * packing.size <= limit:
-        return Store(packing, clients, MemorySlots(packing.size, most))
+        return MemorySlots(packing.size, most)
     path = path or Path(tempfile.gettempdir()) / f"fedax-{uuid.uuid4().hex}" / "states.bin"  # made when first written
-    return Store(packing, clients, FileSlots(path, packing.size))
+    return FileSlots(path, packing.size)

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from fedax.algorithms.base import Algorithm
+from fedax.client import shares
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.fingerprint import fingerprint
@@ -27,6 +28,7 @@ from fedax.engine.state import Metrics
 from fedax.engine.store import BUDGET, Packing, byte_count
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.problem import Problem
+from fedax.runtime import is_main_process
 
 LANES = 64  # settings in one program
 MODES = ("auto", "batched", "sequence")
@@ -101,8 +103,6 @@ class Settings:
             )
         if options.get("executor") == "debug":
             raise FedaxError("a sweep is one compiled program: executor='debug' is for single runs")
-        if jax.process_count() > 1:
-            raise FedaxError(f"a sweep runs in one process, not in {jax.process_count()}")
         if mode not in MODES:
             raise unknown("mode", mode, MODES)
         self.algorithms, self.rounds = algorithms, rounds
@@ -146,7 +146,7 @@ class Settings:
             result.info["mode"] = self.mode
             keep(number, result, metrics)
         self._save = None
-        if path is not None:
+        if path is not None and is_main_process():
             path.unlink(missing_ok=True)
 
     def _alone(self, number: int, keep: Keep, say: Any, folder: Path | None, every: float) -> None:
@@ -177,6 +177,7 @@ class Settings:
 
 def _lanes(run: Prepared, budget: str | int | None) -> int:
     """How many settings' client states the budget has room for, at least one and at most LANES."""
-    states = Packing(run.algorithm.client_init(run.x0)).size * run.plan.clients * run.executor.devices
+    processes, held = shares.processes(run.engine.mesh), shares.share(run.engine.mesh, run.plan.clients)
+    states = Packing(run.algorithm.client_init(run.x0)).size * held * (run.executor.devices // processes)
     room = byte_count(BUDGET if budget is None else budget)
     return max(1, min(LANES, room // max(1, states)))

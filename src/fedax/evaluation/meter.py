@@ -19,16 +19,16 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from numpy.typing import NDArray
 
+from fedax import platforms
 from fedax.algorithms.base import Algorithm
-from fedax.client.device_data import Data, Disk
+from fedax.client import shares
+from fedax.client.device_data import Data, Disk, Divided
 from fedax.client.plan import Plan
 from fedax.client.round import Client
 from fedax.data.federation import Rows
 from fedax.evaluation.metrics import METRICS, Metric
 from fedax.problem import Problem
-from fedax.runtime import readable
 
-BLOCK = 256  # rows at a time: more of a convolutional network leave the caches
 OWN = ("loss", "accuracy")  # of every problem
 TAKEN = 256  # clients whose states are taken from a store at a time
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -145,7 +145,7 @@ class Meter:
 
     def sums(self, params: Any, arrays: Any, start: Any, count: Any) -> dict[str, jax.Array]:
         """The sums of each metric over one client's rows; of a metric that is no mean, the records, filled up."""
-        block = min(BLOCK, int(self.count.max()))
+        block = min(_block(), int(self.count.max()))
         offsets = jnp.arange(block)
 
         def at(b: Any) -> dict[str, jax.Array]:
@@ -184,15 +184,26 @@ class Meters(dict[str, Meter]):
 
     def _program(self, name: str, *key: Any, build: Any) -> Any:
         mesh = self._any.mesh
-        jitted = lambda: jax.jit(build(), out_shardings=readable(mesh))  # noqa: E731
+        jitted = lambda: jax.jit(build(), out_shardings=shares.everywhere(mesh))  # noqa: E731
         return self._any.problem.program((name, mesh, *key), jitted)
+
+    @property
+    def _index(self) -> NDArray[np.int64]:
+        return np.concatenate([meter.index for meter in self.values()])
+
+    def _dealt(self, data: Data | Disk) -> tuple[Any, Any]:
+        """What the devices look at, with the arrays that it is in, and where among it each row is."""
+        if not isinstance(data, Divided):
+            return data.blocks(self._blocks, self._any.mesh.devices.size), slice(None)
+        block = min(_block(), -(-len(self._index) // self._any.mesh.devices.size))
+        blocks, order = data.dealt_blocks(self._index, block)
+        return [(data.near.arrays, blocks)], order
 
     @functools.cached_property
     def _blocks(self) -> NDArray[np.int32]:
         """The rows of all parts, in blocks."""
-        index = np.concatenate([meter.index for meter in self.values()])
-        devices = self._any.mesh.devices.size
-        block = min(BLOCK, -(-len(index) // devices))
+        index, devices = self._index, self._any.mesh.devices.size
+        block = min(_block(), -(-len(index) // devices))
         filled = -(-len(index) // (block * devices)) * block * devices
         return np.resize(index, filled).astype(np.int32).reshape(-1, block)
 
@@ -207,14 +218,17 @@ class Meters(dict[str, Meter]):
 
                 return jax.lax.map(one, blocks)
 
-            specs = (P(), P(), P("clients"))
-            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+            spread = shares.over_devices(mesh)
+            specs = (P(), shares.over_processes(mesh) if divided else P(), spread)
+            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=spread, check_vma=False)
 
-        program, parts = self._program("shared", build=build), []
-        for arrays, blocks in data.blocks(self._blocks, mesh.devices.size):
+        divided = isinstance(data, Divided)
+        program, parts = self._program("shared", divided, build=build), []
+        dealt, order = self._dealt(data)
+        for arrays, blocks in dealt:
             found = program(params, arrays, blocks)
             parts.append({name: _by_row(np.asarray(values, np.float64)) for name, values in found.items()})
-        every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        every = {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
         made, first = {}, 0
         for part, meter in self.items():
             last = first + len(meter.index)
@@ -230,22 +244,25 @@ class Meters(dict[str, Meter]):
         algorithm: with its schedules at the round concerned.
         clients: their states, stacked, or with `take(who)` for some.
         """
-        if isinstance(data, Disk) and len(self) > 1:  # rows come for one part at a time
+        if isinstance(data, Disk) and not isinstance(data, Divided) and len(self) > 1:  # rows come part by part
             one_by_one = {part: Meters({part: meter}) for part, meter in self.items()}
             return {part: one.personal(algorithm, server, clients, data)[part] for part, one in one_by_one.items()}
         first_meter = self._any
         metrics, total, stored = first_meter.problem.metrics, first_meter.plan.clients, hasattr(clients, "take")
         merged = [metric for metric in metrics.values() if not metric.mean]
-        step = min(total, data.at_once, TAKEN if stored or merged else total)
+        room, many = total if isinstance(data, Divided) else data.at_once, shares.processes(first_meter.mesh)
+        step = -(-min(total, room, many * TAKEN if stored or merged else total) // many) * many
         merges = {part: {metric.name: _Merge(metric) for metric in merged} for part in self}
         found: dict[str, list[dict[str, Floats]]] = {part: [] for part in self}
         for first in range(0, total, step):
             who = np.arange(first, min(first + step, total))
-            near, begin = data.some(who, step, Rows(first_meter.start, first_meter.count))
-            starts = (
-                {part: meter.start for part, meter in self.items()} if len(self) > 1 else dict.fromkeys(self, begin)
-            )
-            states, at = (clients.take(who), 0) if stored else (clients, None)
+            if isinstance(data, Divided):
+                near, starts = data.near, {p: data.holding.start(Rows(m.start, m.count)) for p, m in self.items()}
+            else:
+                near, begin = data.some(who, step, Rows(first_meter.start, first_meter.count))
+                own = {part: meter.start for part, meter in self.items()}
+                starts = own if len(self) > 1 else dict.fromkeys(self, begin)
+            states, at = (_taken(first_meter.mesh, clients, who, step), 0) if stored else (clients, None)
             for part, here in self._own(algorithm, server, states, near, starts, who, step, at).items():
                 for name, merge in merges[part].items():
                     for records, count in zip(here.pop(name), self[part].count[who].tolist(), strict=True):
@@ -268,10 +285,17 @@ class Meters(dict[str, Meter]):
         their own numbers, and whose rows begin at `starts`; `limit` is the largest number of clients in a call."""
         meter = self._any
         problem, plan, mesh, batched = meter.problem, meter.plan, meter.mesh, meter.batched
-        devices = mesh.devices.size
+        devices, count = mesh.devices.size, shares.processes(mesh)
         places = -(-limit // (devices * batched)) * devices * batched
-        every = np.resize(who, places).astype(np.int32)
-        at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
+        if count == 1:
+            order = np.arange(len(who))
+            every = np.resize(who, places).astype(np.int32)
+            at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
+        else:  # every client at a place of the process that holds it; the others have a client of theirs
+            order = who % count * (places // count) + np.arange(len(who)) // count
+            every = np.repeat(np.arange(count, dtype=np.int32), places // count)
+            at = np.zeros(places, np.int32)
+            every[order], at[order] = who, who // count - (0 if first is None else who[0] // count)
 
         def build() -> Any:
             def device(
@@ -289,17 +313,36 @@ class Meters(dict[str, Meter]):
                 pair = (every, at)
                 return jax.lax.map(one, pair, batch_size=batched) if batched > 1 else jax.lax.map(one, pair)
 
-            specs = (P(), P(), P(), P(), P(), P("clients"), P("clients"), P())
-            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=P("clients"), check_vma=False)
+            spread, held = shares.over_devices(mesh), shares.over_processes(mesh)
+            specs = (P(), P(), held, data.specs(mesh), P(), spread, spread, P())
+            return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=spread, check_vma=False)
 
         rows = {part: (starts[part].astype(np.int32), m.count.astype(np.int32)) for part, m in self.items()}
         most = tuple((part, int(m.count.max())) for part, m in self.items())
-        program = self._program("personal", plan, batched, most, build=build)
+        program = self._program("personal", plan, batched, most, data.divided, build=build)
         sums = program(algorithm, server, states, data, meter.seed, every, at, rows)
         return {
-            part: {name: np.asarray(value, np.float64)[: len(who)] for name, value in found.items()}
+            part: {name: np.asarray(value, np.float64)[order] for name, value in found.items()}
             for part, found in sums.items()
         }
+
+
+def _block() -> int:
+    """Rows that are evaluated at a time, at most."""
+    return platforms.current().evaluated_rows
+
+
+def _taken(mesh: Mesh, store: Any, who: Any, limit: int) -> Any:
+    """The states of some clients from a store; of several processes, each takes those that it holds."""
+    if not shares.is_divided(mesh):
+        return store.take(who)
+    count = shares.processes(mesh)
+
+    def own(process: int) -> Any:
+        mine = who[who % count == process]
+        return store.take(np.resize(mine if len(mine) else process, -(-limit // count)))
+
+    return shares.divide(mesh, own)
 
 
 class _Merge:

@@ -11,7 +11,7 @@ from typing import Any
 from fedax.engine import Result, Simulation
 from fedax.engine.prepare import Prepared
 from fedax.engine.record import client_values
-from fedax.errors import DivergedError, FedaxError
+from fedax.errors import DivergedError, FedaxError, LostProcessError
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import config_of, prepare
 from fedax.experiments.events import Progress, Run
@@ -25,7 +25,7 @@ from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, STATUS, claim, refuse_taken, write_json
 from fedax.runs.folder import RunFolder, Status, describe_clients
 from fedax.runs.lock import locked
-from fedax.runtime import is_main_process
+from fedax.runtime import is_main_process, noticing_losses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def run(
     only: the labels of the methods that run now, if not all; `resume` goes on with the others.
     tuned: `out` holds the experiment's tuning, and nothing else.
     """
-    with locked(out):
+    with locked(out), noticing_losses():
         outcome = _run(experiment, out, only, progress or Progress(), tuned)
         outcome.report()
     return outcome
@@ -195,9 +195,10 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     kept: Result | None = None
     try:
         try:
-            for row in simulation:
-                progress.evaluated(row)
-                interrupt.check()
+            with noticing_losses():
+                for row in simulation:
+                    progress.evaluated(row)
+                    interrupt.check()
         except Stopped:
             if simulation.state.round < simulation.config.rounds:
                 status, message = "interrupted", f"interrupted after round {simulation.state.round}"
@@ -205,6 +206,9 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
     except DivergedError as error:
         status, message, kept = "diverged", str(error), error.result
     except FedaxError as error:
+        if isinstance(error, LostProcessError):
+            folder.status("failed", simulation.state.round, str(error))
+            raise
         status, message = "failed", str(error)
     except BaseException as error:
         ended: Status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"

@@ -16,6 +16,7 @@ from fedax.experiments.resolved import resolved_run
 from fedax.experiments.schema import Experiment
 from fedax.runs.files import EXPERIMENT, HISTORY, RUNS, STATUS, as_json, read_history, read_json
 from fedax.runs.lock import locked
+from fedax.runtime import noticing_losses
 
 _MACHINE = ("versions", "runs", "metrics")  # what a resolved experiment says beyond the experiment
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.
@@ -35,7 +36,7 @@ def resume(folder: Path, *, only: Sequence[str] = (), progress: Progress | None 
     """
     home = _home(folder)
     experiment = recall(home)
-    with contextlib.ExitStack() as locks:
+    with contextlib.ExitStack() as locks, noticing_losses():
         locks.enter_context(locked(folder))
         outcome = _resume(experiment, home, folder, only, progress or Progress(), locks)
         outcome.report()

@@ -36,7 +36,7 @@ from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, claim, refuse_taken, write_json, write_whole
 from fedax.runs.folder import RunFolder, describe_clients
 from fedax.runs.lock import locked
-from fedax.runtime import is_main_process
+from fedax.runtime import is_main_process, noticing_losses
 
 SETTINGS, HISTORIES, TRIALS = "sweep.csv", "histories.jsonl", "settings"
 
@@ -85,7 +85,7 @@ def sweep(experiment: Experiment, out: Path, *, only: Sequence[str] = (), progre
     Bad input raises before anything is written. A setting is written when it is done; after Ctrl-C `resume_sweep` goes
     on with the others.
     """
-    with locked(out):
+    with locked(out), noticing_losses():
         refuse_taken(out)
         sweeper = _Sweeper(experiment, out)
         sweeper.begin()
@@ -104,7 +104,7 @@ def resume_sweep(folder: Path, *, only: Sequence[str] = (), progress: Progress |
     fedax.errors.FedaxError: 'no-such-directory' is not a run or a comparison: it has no experiment.json
     """
     experiment = recall(folder)
-    with locked(folder):
+    with locked(folder), noticing_losses():
         sweeper = _Sweeper(experiment, folder)
         refuse_other_runs(folder, sweeper.names)
         swept = sweeper.carry_out(progress or Progress(), only)
@@ -149,7 +149,8 @@ class _Sweeper:
         pairs = [pair for pair in every if not only or pair[0].label in only or not self.left(*pair)]
         waiting = [self.run_of(table, seed) for table, seed in pairs if self.left(table, seed)]
         progress.begin(waiting, self.experiment.rounds * self.count)
-        (self.out / HISTORIES).unlink(missing_ok=True)
+        if is_main_process():
+            (self.out / HISTORIES).unlink(missing_ok=True)
         methods: list[Best] = []
         ended = 0
         with deferred(progress.stopping) as interrupt:
@@ -218,6 +219,8 @@ class _Sweeper:
         writer.writeheader()
         writer.writerows(lines)
         write_whole(self.out / SETTINGS, text.getvalue().encode())
+        if not is_main_process():
+            return
         with (self.out / HISTORIES).open("a") as file:
             for trial in trials:
                 whose = {"algorithm": trial.label, "seed": trial.seed, **trial.setting}
@@ -240,7 +243,7 @@ class _Sweeper:
                 rows=tuple(trial.last for trial in best),
                 folders=folders,
             )
-        if len(grids) == len(self.experiment.seeds):
+        if len(grids) == len(self.experiment.seeds) and is_main_process():
             for grid in grids:
                 drop_models(grid.folder)
         return about

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-import jax
-
+from fedax import platforms
 from fedax.errors import FedaxError
 
 VARIABLE = "FEDAX_KERNELS"
@@ -22,7 +21,7 @@ def wanted() -> bool:
 def enabled() -> bool:
     """Whether programs take this room's forms: on a CPU, unless FEDAX_KERNELS=off. Asked when a program is traced.
 
-    >>> enabled() == (jax.default_backend() == "cpu" and os.environ.get("FEDAX_KERNELS") != "off")
+    >>> enabled() == (platforms.kind() == "cpu" and os.environ.get("FEDAX_KERNELS") != "off")
     True
     """
-    return wanted() and jax.default_backend() == "cpu"
+    return wanted() and platforms.current().kernels

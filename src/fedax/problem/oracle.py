@@ -9,14 +9,13 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from fedax import counting, model_state
+from fedax import counting, model_state, platforms
 from fedax.errors import FedaxError
 from fedax.problem.gradients import Transformation, transformed
 from fedax.regularizers.base import Regularizer
 from fedax.vectors import Vector, zeros
 
 Batch = Mapping[str, Any]
-BLOCK = 1024  # rows a full local gradient takes at a time
 
 
 class Objective(Protocol):
@@ -187,8 +186,9 @@ class FullOracle(BatchOracle):
     ) -> None:
         super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self), key=key)
         self._fetch, self._count = fetch, count
-        self._block = min(limit, BLOCK)
-        self._exact = equal and limit <= BLOCK
+        most = platforms.current().gradient_rows
+        self._block = min(limit, most)
+        self._exact = equal and limit <= most
 
     def _mean(self, part: Callable[[Batch, jax.Array | None], Any], like: Any) -> Any:
         """The mean over all rows of a quantity that `part` gives as a mean over weighted rows."""

@@ -2,7 +2,8 @@
 
 Arrays are read-only, so that federations may share them. Reading a set again gives the same arrays for as long as
 somebody holds them. Arrays of more than the budget together, 1 GiB or what FEDAX_MEMORY_BUDGET says in bytes, are
-kept on disk and mapped into memory.
+kept on disk and mapped into memory. Of several processes each holds the rows of its own clients alone, so what they
+are taken from is always mapped.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from fedax.data.checks import Array
 from fedax.data.datasets.fetching import cache
 from fedax.errors import FedaxError
+from fedax.runtime import process_count
 from fedax.whole_files import aside
 
 PART = 1 << 24  # bytes of a mapped array that are in memory while its rows are put in order
@@ -58,7 +60,7 @@ def within_budget(arrays: dict[str, Array]) -> dict[str, Array]:
     >>> within_budget({"x": np.arange(3)})["x"].flags.writeable
     False
     """
-    small = sum(array.nbytes for array in arrays.values() if not _mapped(array)) <= budget()
+    small = sum(array.nbytes for array in arrays.values() if not _mapped(array)) <= _held_whole()
     kept = {
         name: array if small or _mapped(array) else _on_disk([array], array.dtype, array.shape)
         for name, array in arrays.items()
@@ -74,11 +76,16 @@ def in_order(array: Array, order: Array) -> Array:
     >>> in_order(np.arange(3) + 10, np.array([2, 0]))
     array([12, 10])
     """
-    if not too_large({"": array}):
+    if not _mapped(array) or array.nbytes <= _held_whole():
         return array[order]
     step = max(1, PART // max(1, array[:1].nbytes))
     parts = (array[order[first : first + step]] for first in range(0, len(order), step))
     return _on_disk(parts, array.dtype, (len(order), *array.shape[1:]))
+
+
+def _held_whole() -> int:
+    """How many bytes of a dataset a process may hold that has all of its rows."""
+    return budget() if process_count() == 1 else 0
 
 
 def too_large(arrays: Mapping[str, Any]) -> bool:
