@@ -44,14 +44,14 @@ RESULTS = Path(__file__).resolve().parent / "results" / "speed.json"
 Runner = Callable[[int], float]  #: seconds that so many more rounds took
 
 
-def simulation(task: Workload) -> Any:
-    """The workload as a Fedax simulation that could go on for ever."""
+def simulation(task: Workload, method: Any = None, problem: fedax.Problem | None = None) -> Any:
+    """The workload as a Fedax simulation that could go on for ever; with another method or problem if one is given."""
     start, stop = (task.offsets[a:b].astype("int64") for a, b in ((None, -1), (1, None)))
     rows, none = fedax.data.Rows(start, stop - start), fedax.data.Rows(start, 0 * start)
     return fedax.Simulation(
-        fedax.Problem(model(task.model, outputs=task.outputs, **task.options), loss=task.loss),
+        problem or fedax.Problem(model(task.model, outputs=task.outputs, **task.options), loss=task.loss),
         fedax.Federation({"x": task.x, "y": task.y}, rows, none, none),
-        getattr(fedax, task.method)(lr=task.lr),
+        method or getattr(fedax, task.method)(lr=task.lr),
         rounds=10**6,
         cohort=task.cohort,
         local_steps=task.steps,

@@ -9,6 +9,7 @@ backward pass and one in-place update a parameter, and the average is accumulate
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import time
 from collections.abc import Callable
@@ -33,13 +34,19 @@ def rounds(task: Workload, count: int, *, warmup: int = 2, seed: int = 0) -> lis
     return [_seconds(run) for _ in range(count)]
 
 
-def federation(task: Workload, *, seed: int = 0) -> Callable[[], nn.Module]:
-    """A function that trains one more round each time it is called and gives the shared model."""
+def federation(
+    task: Workload, *, seed: int = 0, make: Callable[[Workload], nn.Module] | None = None
+) -> Callable[[], nn.Module]:
+    """A function that trains one more round each time it is called and gives the shared model.
+
+    make: the model of the workload, by default `network`.
+    """
+    make = make or network
     torch.set_num_threads(cores())
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     x, y = tensors(task)
-    shared = network(task)
+    shared = make(task)
     one_round = {"FedAvg": _fedavg, "SCAFFOLD": _scaffold, "APFL": _apfl}[task.method](task, shared)
 
     def batches(client: int) -> Batches:
@@ -54,7 +61,7 @@ def federation(task: Workload, *, seed: int = 0) -> Callable[[], nn.Module]:
 
 
 def _fedavg(task: Workload, shared: nn.Module) -> Callable[..., None]:
-    local = network(task)
+    local = copy.deepcopy(shared)
     old, new, loss = list(shared.parameters()), list(local.parameters()), loss_of(task)
 
     def one_round(cohort: np.ndarray, batches: Callable[[int], Batches]) -> None:
@@ -74,7 +81,7 @@ def _fedavg(task: Workload, shared: nn.Module) -> Callable[..., None]:
 
 def _scaffold(task: Workload, shared: nn.Module) -> Callable[..., None]:
     """Karimireddy et al. 2020, Algorithm 1, option II."""
-    local = network(task)
+    local = copy.deepcopy(shared)
     old, new, loss = list(shared.parameters()), list(local.parameters()), loss_of(task)
     control = [torch.zeros_like(p) for p in old]
     own = [[torch.zeros_like(p) for p in old] for _ in range(task.clients)]
@@ -104,7 +111,7 @@ def _scaffold(task: Workload, shared: nn.Module) -> Callable[..., None]:
 
 def _apfl(task: Workload, shared: nn.Module) -> Callable[..., None]:
     """Deng et al. 2020, Algorithm 1 with a fixed weight."""
-    local, mixed = network(task), network(task)
+    local, mixed = copy.deepcopy(shared), copy.deepcopy(shared)
     old, new, both = (list(net.parameters()) for net in (shared, local, mixed))
     loss = loss_of(task)
     own = [[p.detach().clone() for p in old] for _ in range(task.clients)]

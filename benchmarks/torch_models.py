@@ -1,97 +1,124 @@
-"""PyTorch modules in Fedax beside Fedax's own models: local steps of SGD, one core.
+"""PyTorch modules through Fedax, beside Fedax's own models and a plain PyTorch loop of the same module, in one run.
 
-    taskset -c 1 python benchmarks/torch_models.py [--repeats 25]
+    python benchmarks/torch_models.py [--only A,C,T] [--repeats 9]      (FEDAX_DATA for MNIST)
 
-Medians of the processor's time for ten steps; the two take turns. The MLP and the CNN are those of workloads A and C.
+A   the MLP 784-200-200-10 of workload A
+C   the CNN of workload C
+T   a transformer encoder of two layers (d 64, four heads), 16 tokens, 10 clients, 5 steps of batch 20
+
+A and C are described in workloads.py. Each repeat times some rounds of each in turn, with a pause before each. What
+counts is the ratio within a repeat: the module's time over the Flax model's, and the loop's over the module's. Medians
+and quartiles are printed and saved in results/torch_models.json.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import dataclasses
+import json
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+import torch
 from torch import nn
 
-from fedax.models import TorchModel, model
+import fedax
+from benchmarks import torch_loops
+from benchmarks.speed import PAUSE, clocked, quartiles, rounds_of, simulation, versions
+from benchmarks.workloads import Workload, workload
 
-STEPS = 10
-
-
-def mlp() -> nn.Module:
-    """784-200-200-10."""
-    return nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))
-
-
-def cnn() -> nn.Module:
-    """Two convolutions with ReLU and pooling, then 1024 and 512 dense."""
-    first = (nn.Conv2d(1, 32, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2))
-    second = (nn.Conv2d(32, 64, 3, padding="same"), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
-    dense = (nn.Linear(3136, 1024), nn.ReLU(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
-    return nn.Sequential(*first, *second, *dense)
+RESULTS = Path(__file__).resolve().parent / "results" / "torch_models.json"
+SECONDS = 1.0  # that each takes in a repeat, about
 
 
-def steps(apply: Callable[[Any, Any], Any], clients: int) -> Any:
-    """A program of SGD's steps, for several clients at once."""
+class Encoder(nn.Module):
+    """Two encoder layers, and a linear layer on the mean over tokens."""
 
-    def loss(params: Any, x: Any, y: Any) -> Any:
-        logs = jax.nn.log_softmax(apply(params, x))
-        return -jnp.take_along_axis(logs, y[:, None], 1).mean()
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+        self.layers, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(64, 10)
 
-    def run(params: Any, xs: Any, ys: Any) -> Any:
-        def step(k: Any, now: Any) -> Any:
-            return jax.tree.map(lambda a, g: a - 0.1 * g, now, jax.grad(loss)(now, xs[k], ys[k]))
-
-        return jax.lax.fori_loop(0, STEPS, step, params)
-
-    return jax.jit(jax.vmap(run, in_axes=(0, None, None)) if clients > 1 else run)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Classes of rows [rows, tokens, 64]."""
+        found: torch.Tensor = self.head(self.layers(x).mean(dim=1))
+        return found
 
 
-def measure(net: nn.Module, own: Any, batch: int, shapes: tuple[Any, Any], clients: int, repeats: int) -> list[float]:
-    """The median milliseconds of the module and of Fedax's own model."""
+def encoder() -> Workload:
+    """Ten clients with a hundred rows of random tokens each."""
     rng = np.random.default_rng(0)
-    x, y = rng.random((STEPS, batch, *shapes[1]), np.float32), rng.integers(0, 10, (STEPS, batch))
-    torch_model, key = TorchModel(net), jax.random.key(0)
-    theirs, state = torch_model.init(key, x[0].reshape(batch, *shapes[0]))
-    programs = []
-    for apply, params, rows in (
-        (lambda p, x: torch_model.apply(p, state, x, None, True)[0], theirs, x.reshape(STEPS, batch, *shapes[0])),
-        (own.apply, own.init(key, x[0]), x),
-    ):
-        stacked = jax.tree.map(lambda a: jnp.stack([a] * clients), params) if clients > 1 else params
-        programs.append((steps(apply, clients), stacked, rows))
-    seconds: list[list[float]] = [[], []]
-    for repeat in range(repeats + 1):  # the first compiles, and is left out
-        for took, (program, params, rows) in zip(seconds, programs, strict=True):
-            began = time.process_time()
-            jax.block_until_ready(program(params, rows, y))
-            if repeat:
-                took.append(time.process_time() - began)
-    return [1e3 * float(np.median(took)) for took in seconds]
+    x, y = rng.normal(size=(1000, 16, 64)).astype(np.float32), rng.integers(0, 10, 1000)
+    sizes = {"cohort": 10, "steps": 5, "batch": 20, "offsets": np.arange(11) * 100}
+    return Workload("T", "transformer encoder", "encoder", 10, "cross_entropy", x, y, lr=0.05, **sizes)
+
+
+def network(task: Workload) -> nn.Module:
+    """The workload's module, with weights from one seed."""
+    torch.manual_seed(0)
+    return Encoder() if task.model == "encoder" else torch_loops.network(task)
+
+
+def runners(task: Workload) -> dict[str, Callable[[int], float]]:
+    """The module through Fedax, the loop, and the Flax model where there is one."""
+    inputs, _ = torch_loops.tensors(task)
+    through = dataclasses.replace(task, x=np.ascontiguousarray(inputs.numpy()))
+    one_round = torch_loops.federation(task, make=network)
+
+    def loop(count: int) -> None:
+        for _ in range(count):
+            one_round()
+
+    module = simulation(through, problem=fedax.Problem(network(task), loss=task.loss))
+    found = {"module": clocked(rounds_of(module)), "loop": clocked(loop)}
+    return found if task.model == "encoder" else found | {"flax": clocked(rounds_of(simulation(task)))}
+
+
+def compare(task: Workload, repeats: int) -> dict[str, Any]:
+    """One workload's row."""
+    who = runners(task)
+    counts, seconds = {}, {name: [] for name in who}
+    for name, run in who.items():
+        run(1)
+        counts[name] = max(1, min(60, int(SECONDS / run(1))))
+        run(counts[name])
+    for _ in range(repeats):
+        for name, run in who.items():
+            time.sleep(PAUSE)
+            seconds[name].append(run(counts[name]) / counts[name])
+    pairs = {"module over flax": ("module", "flax"), "loop over module": ("loop", "module")}
+    return {
+        "title": task.title,
+        "real data": task.real,
+        "rounds a repeat": counts,
+        "ms a round": {name: quartiles([1e3 * s for s in took]) for name, took in seconds.items()},
+        "ratios": {
+            title: quartiles([a / b for a, b in zip(seconds[one], seconds[other], strict=True)])
+            for title, (one, other) in pairs.items()
+            if one in seconds and other in seconds
+        },
+    }
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="PyTorch modules in Fedax beside Fedax's own models.")
-    parser.add_argument("--repeats", type=int, default=25)
-    repeats = parser.parse_args().repeats
-    flat, image = ((784,), (784,)), ((1, 28, 28), (28, 28))
-    for title, net, own, batch, shapes, clients in (
-        ("MLP", mlp(), model("mlp", outputs=10, hidden=(200, 200)), 20, flat, 1),
-        ("MLP", mlp(), model("mlp", outputs=10, hidden=(200, 200)), 20, flat, 5),
-        ("CNN", cnn(), model("cnn", outputs=10), 50, image, 1),
-        ("CNN", cnn(), model("cnn", outputs=10), 10, image, 2),
-    ):
-        theirs, ours = measure(net, own, batch, shapes, clients, repeats)
-        line = f"{title}, batch {batch}, {clients} at once: module {theirs:.1f} ms, own {ours:.1f} ms"
-        print(f"{line}, ratio {theirs / ours:.2f}", flush=True)
+    """Print and save the table."""
+    parser = argparse.ArgumentParser(description="PyTorch modules through Fedax.")
+    parser.add_argument("--only", default="A,C,T", help="workloads, such as A,T")
+    parser.add_argument("--repeats", type=int, default=9)
+    given = parser.parse_args()
+    saved = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    for name in given.only.split(","):
+        row = compare(encoder() if name == "T" else workload(name), given.repeats)
+        saved[name] = {**row, "repeats": given.repeats, "cores": torch_loops.cores()}
+        print(name, row["title"], row["ms a round"], row["ratios"], flush=True)
+        saved["versions"] = versions()
+        RESULTS.write_text(json.dumps(saved, indent=1) + "\n")
 
 
 if __name__ == "__main__":

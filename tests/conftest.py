@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
-os.environ.setdefault("FEDAX_COMPILE_CACHE", "0")  # parallel workers could meet a half-written program
+# Programs are kept while the tests run. Each worker has its own, and the processes that tests start and kill have
+# others: nobody meets a half-written program.
+KEPT = tempfile.TemporaryDirectory(prefix="fedax-tests-")
+os.environ.setdefault("FEDAX_COMPILE_CACHE", "1")
+os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "here")
 # Tests compile much and compute little: code that is not optimised is made in half the time, and by XLA's older
 # emitters in about a third of that. The demo's test and the benchmarks run what users do; FEDAX_OPTIMISED=1 lets all.
 QUICK = (
@@ -25,6 +30,7 @@ import fedax
 from fedax.testing.problems import QUADRATIC, quadratic_loss, quadratics
 
 fedax.configure()
+os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "elsewhere")
 
 __all__ = ["QUADRATIC", "quadratic_loss", "quadratics"]
 

@@ -120,3 +120,28 @@ def test_a_flower_loader_may_return_dictionaries():
 
     for loaded in (rows(0), {"train": rows(0), "test": rows(1)}):
         assert set(from_loader(loaded).arrays) == {"x.ids", "x.mask", "y"}
+
+
+def test_the_next_token_and_positions_that_are_left_out():
+    """The loss, the accuracy and the perplexity, against NumPy's."""
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(4, 5, 7)).astype(np.float32), rng.integers(0, 7, (4, 5))
+    y[:2, 3:] = -100
+    asked = fedax.Problem((lambda key, x: jnp.zeros(()), lambda w, x: x + w), loss="next_token", metrics=["perplexity"])
+    batch = {"x": jnp.asarray(z), "y": jnp.asarray(y)}
+    asked.check(jnp.zeros(()), {"x": z, "y": y})
+    records = asked.records(jnp.zeros(()), batch)
+    logs = z[:, :-1] - np.log(np.exp(z[:, :-1]).sum(-1, keepdims=True))
+    after = y[:, 1:]
+    losses = -np.take_along_axis(logs, np.maximum(after, 0)[..., None], -1)[..., 0]
+    counted = after != -100
+    np.testing.assert_allclose(records["loss"], (losses * counted).sum(1) / counted.sum(1), rtol=1e-5)
+    right = (z[:, :-1].argmax(-1) == after) & counted
+    np.testing.assert_allclose(records["accuracy"], right.sum(1) / counted.sum(1), rtol=1e-6)
+    metric = asked.metrics["perplexity"]
+    parts = [metric.statistic_of(np.asarray(records["perplexity"])[rows]) for rows in (slice(1), slice(1, 4))]
+    assert metric.merged(parts) == pytest.approx(np.exp(losses[counted].mean()), rel=1e-5)
+    with pytest.raises(FedaxError, match="label -1 in 'y' is outside the model's range 0 to 6"):
+        asked.check(jnp.zeros(()), {"x": z, "y": np.where(y == -100, -1, y)})
+    with pytest.raises(FedaxError, match="next_token needs outputs for two positions a row or more"):
+        asked.check(jnp.zeros(()), {"x": z[:, 0], "y": y[:, 0]})

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +18,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402
 
 import fedax  # noqa: E402
+from fedax.cli import invoke  # noqa: E402
 from fedax.errors import FedaxError  # noqa: E402
+from fedax.experiments import prepare, read  # noqa: E402
+from fedax.experiments.building import config_of  # noqa: E402
+from fedax.model_state import parted  # noqa: E402
 from fedax.models.torch import OPERATIONS, TorchModel, operation  # noqa: E402
+from fedax.runs.files import read_json  # noqa: E402
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -61,9 +68,9 @@ def test_parameters_state_and_constants():
     net = Net()
     model = TorchModel(net)
     params, state = model.init(KEY, rows())
-    trained = {name for name, p in net.named_parameters() if p.requires_grad}
-    assert set(params) == trained
+    assert set(params) == {name for name, _ in net.named_parameters()}
     assert "again.weight" not in params  # tied to inner.weight
+    assert all(model.is_trained(name) == ("fixed" not in name) for name in params)
     assert set(state) == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
 
 
@@ -241,6 +248,22 @@ class Straight(torch.autograd.Function):
         return g
 
 
+def quantised():
+    net = nn.Linear(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch wants another package for it
+        net.register_buffer("scale", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
+    return net
+
+
+class OnGPU(nn.Sequential):
+    """What a module on a GPU says of its parameters, where there is no GPU."""
+
+    def named_parameters(self, *args, **kwargs):
+        weight = SimpleNamespace(is_quantized=False, is_complex=lambda: False, device=torch.device("cuda:0"))
+        return iter([("0.weight", weight)])
+
+
 REFUSED = {
     "a branch": (lambda: Function(lambda y: y if y.sum() > 0 else -y), "depends on the data.*torch.where"),
     "a number": (lambda: Function(lambda y: y * y.max().item()), "a number is taken out of a tensor"),
@@ -250,6 +273,12 @@ REFUSED = {
     "rows": (lambda: nn.Linear(4, 2), r"Linear does not take rows of shape \(3,\)"),
     "no values": (lambda: nn.Linear(3, 2, device="meta"), "'weight' is on the device meta"),
     "complex": (lambda: nn.Linear(3, 2, dtype=torch.complex64), "'weight' is complex"),
+    "quantised": (lambda: quantised(), "buffer 'scale' is quantised: train the module before it is quantised"),
+    "quantised layer": (
+        lambda: nn.Sequential(torch.ao.nn.quantized.Quantize(0.1, 0, torch.qint8)),
+        "0 is quantised: train the module before it is quantised",
+    ),
+    "a GPU": (lambda: OnGPU(), r"'0.weight' is on the device cuda:0: move the module to the CPU with net.cpu\(\)"),
     "lazy": (lambda: nn.LazyLinear(2), "'weight' has no shape yet: call the module once"),
     "momentum": (lambda: nn.BatchNorm1d(3, momentum=None), "BatchNorm1d has momentum=None"),
     "max_norm": (lambda: nn.Sequential(nn.Embedding(3, 2, max_norm=1.0)), "0 has max_norm, which changes weights"),
@@ -330,6 +359,18 @@ def test_a_run_and_back(executor):
     assert not torch.equal(trained.norm.running_mean, net.norm.running_mean)
 
 
+def test_requires_grad_decides_unless_trainable_does():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    net[0].requires_grad_(False)
+    one_round = {**OPTIONS, "rounds": 1, "eval_every": 1, "cohort": 1}
+    for trainable, moved, floats in ((None, "2", 4 * 2 + 2), ("0.*", "0", 3 * 4 + 4)):
+        problem = fedax.Problem(net, loss="cross_entropy", trainable=trainable)
+        result = fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), **one_round)
+        assert result.history[-1]["floats_up"] == floats
+        for name, value in net.state_dict().items():
+            assert np.array_equal(value, result.model[name]) == (not name.startswith(moved)), name
+
+
 def test_personal_models_back():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     problem = fedax.Problem(net, loss="cross_entropy")
@@ -356,6 +397,20 @@ def test_without_pytorch(monkeypatch):
         refusals.installed.cache_clear()
 
 
+def test_an_older_pytorch(monkeypatch):
+    from fedax.models.torch import refusals
+
+    refusals.installed.cache_clear()
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    try:
+        with pytest.raises(
+            FedaxError, match=r"^PyTorch 2.5.1\+cpu is too old: Fedax needs 2.13 or later, so pip install"
+        ):
+            fedax.Problem(nn.Linear(3, 2), loss="cross_entropy")
+    finally:
+        refusals.installed.cache_clear()
+
+
 def test_federations_from_datasets():
     x, y = torch.randn(12, 3), torch.arange(12) % 2
     whole = torch.utils.data.TensorDataset(x, y)
@@ -370,24 +425,168 @@ def test_federations_from_datasets():
         fedax.data.from_torch(whole)
 
 
-def test_the_pages_script():
-    """The lines of docs/pytorch.md, on fewer rounds."""
-    page = (Path(__file__).parent.parent / "docs" / "pytorch.md").read_text()
+def test_the_pages_script(tmp_path, monkeypatch):
+    """The lines of docs/models.md, on fewer rounds; those that stand beside the PyTorch script are ten of them."""
+    page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
     script = page.split("```python\n")[1].split("```")[0]
-    exec(script.replace("rounds=50", "rounds=2"), {})
+    beside = page.split("```py\n")[2].split("```")[0].splitlines()
+    assert len(beside) == 10
+    assert all(line in script.splitlines() for line in beside)
+    monkeypatch.chdir(tmp_path)
+    exec(script.replace("rounds=50", "rounds=1"), {})
+    assert torch.load("net.pt")["0.weight"].shape == (32, 20)
 
 
-def test_a_module_by_its_name_from_outside(tmp_path):
-    """As an experiment file names it: a class, made with the file's options and the data's number of outputs."""
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "import torch\n"
-        "class Net(torch.nn.Sequential):\n"
-        "    def __init__(self, outputs, width=4):\n"
-        "        super().__init__(torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Linear(width, outputs))\n"
+MINE = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, outputs, width=4):
+        super().__init__()
+        self.body, self.norm = torch.nn.Linear(64, width), torch.nn.BatchNorm1d(width)
+        self.fixed, self.head = torch.nn.Linear(width, width).requires_grad_(False), torch.nn.Linear(width, outputs)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x):
+        return self.head(self.scale * self.fixed(torch.relu(self.norm(self.body(x.flatten(1))))))
+
+def make_net(outputs, width=4):
+    return Net(outputs, width)
+"""
+FILE = """\
+rounds = 2
+cohort = 3
+local_steps = 2
+batch_size = 8
+model_state = "average"
+
+[data]
+name = "digits"
+partition = {name = "IID", clients = 3}
+
+[model]
+name = "mine.py:make_net"
+width = 5
+
+[algorithm]
+name = "FedAvg"
+lr = 0.1
+"""
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """The directory of an experiment file and of the module that it names."""
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "mine.toml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_experiment_file_and_its_state_dict(written, capsys):
+    """`fedax run` on a module by its name, then `fedax export --torch`: what PyTorch loads gives the same outputs."""
+    assert invoke(["run", "mine.toml", "--out", "run"]) == 0
+    assert capsys.readouterr().out.count("Net is exported from PyTorch") == 2  # in training and in evaluation
+    assert invoke(["export", "run", "--torch", "new/mine.pt"]) == 0
+    assert "net.load_state_dict(torch.load('mine.pt'))" in capsys.readouterr().out
+    net = fedax.models.model("mine.py:make_net", outputs=10, width=5)
+    net.load_state_dict(torch.load("new/mine.pt"), strict=True)
+    experiment = read("mine.toml")
+    problem, digits = prepare(experiment)
+    rows = digits.client(0, "test")
+    expected = problem.outputs(fedax.load("run").model, rows)
+    np.testing.assert_allclose(net.eval()(torch.tensor(np.asarray(rows["x"]))).detach(), expected, atol=1e-5)
+    assert read_json(written / "run" / "experiment.json")["model"]["outputs"] == 10
+
+
+def test_a_state_dict_of_a_run_from_python(tmp_path, capsys, monkeypatch):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    options = {**OPTIONS, "rounds": 1, "eval_every": 1, "out": tmp_path / "run"}
+    result = fedax.simulate(fedax.Problem(net, loss="cross_entropy"), federation(), fedax.FedAvg(lr=0.1), **options)
+    assert invoke(["export", str(tmp_path / "run"), "--torch", str(tmp_path / "net.pt")]) == 0
+    assert "strict=False" in capsys.readouterr().out
+    net.load_state_dict(torch.load(tmp_path / "net.pt"))
+    np.testing.assert_array_equal(net[2].weight.detach(), result.model["2.weight"])
+    linear = fedax.Problem(fedax.models.model("linear", outputs=2), loss="cross_entropy")
+    fedax.simulate(linear, federation(), fedax.FedAvg(lr=0.1), **{**options, "out": tmp_path / "linear"})
+    assert invoke(["export", str(tmp_path / "linear"), "--torch", str(tmp_path / "no.pt")]) == 2
+    assert "the model is no PyTorch module" in capsys.readouterr().err
+    from fedax.models.torch import refusals
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    refusals.installed.cache_clear()
+    try:
+        assert invoke(["export", str(tmp_path / "run"), "--torch", str(tmp_path / "no.pt")]) == 2
+        assert "needs PyTorch: pip install 'fedax[torch]'" in " ".join(capsys.readouterr().err.split())
+    finally:
+        refusals.installed.cache_clear()
+
+
+def test_weights_of_a_file_are_the_same_in_every_process_and_reset_for_each_seed(written):
+    """What a network's sites start from, and what a resumed run goes on with."""
+    code = "import fedax; print(float(fedax.models.model('mine.py:make_net', outputs=2).fixed.weight.sum()))"
+    here = fedax.models.model("mine.py:make_net", outputs=2).fixed.weight.sum().item()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(here, abs=1e-6)
+    before = torch.random.get_rng_state()
+    problem, digits = prepare(read("mine.toml", [("model.init", "reset")]))
+    one, two = (problem.init(jax.random.key(seed), digits.client(0)) for seed in (0, 1))
+    fixed = {name: a for name, a in parted(problem.whole(two.params))[0].items() if name.startswith("fixed")}
+    assert not np.array_equal(one.params["head.weight"], two.params["head.weight"])
+    np.testing.assert_allclose(
+        fixed["fixed.weight"].sum(),
+        fedax.models.model("mine.py:make_net", outputs=2, width=5).fixed.weight.sum().item(),
     )
-    net = fedax.models.model(f"{path}:Net", outputs=2, width=5)
+    assert torch.equal(before, torch.random.get_rng_state())
+    with pytest.raises(FedaxError, match="init='reset' is for a PyTorch module"):
+        read("mine.toml", [("model", '{name = "mlp", init = "reset"}')])
+
+
+def test_a_module_over_flower(written):
+    """Server and sites make the module by its name, each for itself; the run is the simulated one."""
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'fedax[flower]'")
+    from fedax.flower import client_app
+    from fedax.flower.agreement import setting_of
+    from fedax.flower.server import serve
+    from flower_grid import LocalGrid
+
+    asked = setting_of("mine.toml", {})
+    grid = LocalGrid(written, client_app("mine.toml"), asked.clients)
+    over_network = serve(grid, asked, written / "run", {"round-timeout": 0.01}, pause=0.0)
+    experiment = read("mine.toml")
+    simulated = fedax.simulate(*prepare(experiment), experiment.algorithm[0].build(), **vars(config_of(experiment, 0)))
+    for name, value in simulated.model.params.items():
+        np.testing.assert_allclose(over_network.model.params[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_ten_rounds_of_fedavg_are_pytorchs():
+    """Full batches, unequal clients, weighted by rows: parameters equal those of a plain loop in PyTorch."""
+    net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    clients = [{"x": rows(n), "y": RNG.integers(0, 2, n)} for n in (5, 9, 12)]
+    lr, steps, rounds = 0.2, 3, 10
     problem = fedax.Problem(net, loss="cross_entropy")
-    result = fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), out=tmp_path / "run", **OPTIONS)
-    assert fedax.load(tmp_path / "run").model["0.weight"].shape == (5, 3)
-    assert result.to_torch(net)[2].bias.shape == (2,)
+    found = fedax.simulate(
+        problem,
+        fedax.Federation.from_clients(clients),
+        fedax.FedAvg(lr=lr),
+        rounds=rounds,
+        local_steps=steps,
+        weighted=True,
+    )
+    shared = {name: t.clone() for name, t in net.state_dict().items()}
+    share = [len(client["y"]) / 26 for client in clients]
+    for _ in range(rounds):
+        uploads = []
+        for client in clients:
+            own = copy.deepcopy(net)
+            own.load_state_dict(shared)
+            optimiser = torch.optim.SGD(own.parameters(), lr=lr)
+            for _ in range(steps):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(own(torch.tensor(client["x"])), torch.tensor(client["y"])).backward()
+                optimiser.step()
+            uploads.append(own.state_dict())
+        shared = {name: sum(p * up[name] for p, up in zip(share, uploads, strict=True)) for name in shared}
+    for name, value in shared.items():
+        np.testing.assert_allclose(found.model[name], value, atol=1e-5, err_msg=name)
+        assert np.abs(found.model[name] - net.state_dict()[name].numpy()).max() > 0.01, name

@@ -41,7 +41,7 @@ Fits = Literal["any", "classes", "numbers"]
 BINS = 4096  # of scores: auc, average_precision
 WIDTHS = 15  # of probabilities: calibration_error
 #: The losses by name that a kind of metric has a meaning for; a loss of the user's own is taken to fit.
-FITTING = {"classes": ("cross_entropy", "logistic"), "numbers": ("squared", "mse")}
+FITTING = {"classes": ("cross_entropy", "logistic", "next_token"), "numbers": ("squared", "mse")}
 #: Names that histories use otherwise.
 RESERVED = ("loss", "accuracy", "objective")
 
@@ -198,7 +198,7 @@ def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = Tru
 
     >>> chosen(["auc"], "squared")
     Traceback (most recent call last):
-    fedax.errors.FedaxError: metrics has 'auc': it needs a loss of classes, cross_entropy or logistic, not squared
+    fedax.errors.FedaxError: metrics has 'auc': it needs a loss of classes, cross_entropy, logistic or ...
     """
     if isinstance(asked, str | Metric) or not isinstance(asked, Iterable):
         raise FedaxError(f"metrics is {asked!r}: it must be a list of names and metrics")
@@ -208,7 +208,8 @@ def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = Tru
         if metric.name in found:
             raise FedaxError(f"metrics has {metric.name!r} twice")
         if metric.fits != "any" and loss is not None and loss not in FITTING[metric.fits]:
-            wanted = " or ".join(FITTING[metric.fits])
+            *others, last = FITTING[metric.fits]
+            wanted = f"{', '.join(others)} or {last}"
             raise FedaxError(f"metrics has {metric.name!r}: it needs a loss of {metric.fits}, {wanted}, not {loss}")
         found[metric.name] = metric
     remember([metric.describe() for metric in found.values()])
@@ -323,13 +324,22 @@ def _confidence(z: Any, y: Any) -> Any:
 
 
 def _negative_log_likelihood(z: Any, y: Any) -> Any:
+    """Summed over a row's labels, and how many these are; a label below 0 does not count where a row has several."""
     import jax
     import jax.numpy as jnp
 
+    if z.ndim > 2:
+        logs, label = jax.nn.log_softmax(z, axis=-1), y.astype(jnp.int32)
+        own = jnp.take_along_axis(logs, jnp.maximum(label, 0)[..., None], axis=-1)[..., 0]
+        counted = (label >= 0).astype(own.dtype)
+        return jnp.stack([-_flat(own * counted).sum(axis=1), _flat(counted).sum(axis=1)], axis=1)
     flat, label = _flat(z), _labels(z, y)
     if flat.shape[1] == 1:
-        return jax.nn.softplus(jnp.where(label, -flat[:, 0], flat[:, 0]))
-    return -jnp.take_along_axis(jax.nn.log_softmax(flat, axis=1), label.astype(jnp.int32)[:, None], axis=1)[:, 0]
+        found = jax.nn.softplus(jnp.where(label, -flat[:, 0], flat[:, 0]))
+    else:
+        logs = jax.nn.log_softmax(flat, axis=1)
+        found = -jnp.take_along_axis(logs, label.astype(jnp.int32)[:, None], axis=1)[:, 0]
+    return jnp.stack([found, jnp.ones_like(found)], axis=1)
 
 
 def _among_five(z: Any, y: Any) -> Any:
@@ -490,7 +500,7 @@ _KNOWN = (
     _on_classes(
         "perplexity",
         _negative_log_likelihood,
-        _mean,
+        lambda records: records.sum(axis=0),
         lambda sums: math.exp(min(700.0, sums[0] / sums[1])),  # a float ends soon after
         higher=False,
     ),

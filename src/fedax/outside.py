@@ -163,8 +163,9 @@ def _importing(what: str, folder: Path) -> Iterator[None]:
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
-    """Whether a module made something itself, as far as that is known."""
-    return getattr(value, "__module__", module.__name__) in (module.__name__, None)
+    """Whether a module or a part of it made something, as far as that is known."""
+    home = getattr(value, "__module__", None) or module.__name__
+    return home == module.__name__ or home.startswith(module.__name__ + ".")
 
 
 def _checked(check: Callable[[Any], bool], value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
         yield Progress()
         return
     if quiet or not console.is_terminal:
-        yield Lines()
+        with _exports_shown(lines := Lines()):
+            yield lines
         return
     bars = Bars(
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
@@ -43,8 +45,24 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
         console=console,
         speed_estimate_period=300,  # rounds may take many seconds each
     )
-    with bars:
-        yield Live(bars)
+    with bars, _exports_shown(live := Live(bars)):
+        yield live
+
+
+@contextmanager
+def _exports_shown(progress: Progress) -> Iterator[None]:
+    """Say that a PyTorch module is exported, for it takes seconds."""
+    log = logging.getLogger("fedax.models.torch")
+    before = log.level
+    handler = logging.Handler()
+    handler.emit = lambda record: progress.say(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
 
 
 class Metrics(ProgressColumn):

@@ -1,4 +1,4 @@
-"""Federations from PyTorch's datasets and data loaders. PyTorch is not imported: a tensor is what has `numpy()`."""
+"""Federations from PyTorch's datasets and data loaders, and from Hugging Face's datasets. Neither is imported."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def from_torch(
     """The federation of a list of datasets, one for each client, or of one dataset and a partition of its rows.
 
     A dataset has `len` and gives rows by their numbers, as torch.utils.data.Dataset does: pairs (x, y), or
-    dictionaries, whose "labels" become y and whose other entries become the dictionary x. Of a DataLoader its dataset
-    is taken: Fedax draws the minibatches itself. Transforms run once, here: random ones belong in Problem's `augment`.
+    dictionaries, whose "labels" become y and whose other entries become the dictionary x. Where there are "input_ids"
+    and no labels, the tokens are their own labels, for loss="next_token"; -100 where "attention_mask" is 0. Of a
+    DataLoader its dataset is taken: Fedax draws the minibatches itself. Transforms run once, here: random ones belong
+    in Problem's `augment`.
 
     >>> rows = [(np.zeros(3), 0), (np.ones(3), 1), (np.ones(3), 0)]
     >>> from_torch([rows, rows], split=None).train.count
@@ -58,6 +60,9 @@ def arrays_of(dataset: Any, owner: str) -> dict[str, Any]:
         raise FedaxError(f"{owner} is a {type(dataset).__name__}: it must have a length and give rows by their numbers")
     if not len(dataset):
         raise FedaxError(f"{owner} has no rows")
+    if hasattr(dataset, "column_names"):  # Hugging Face's: columns at once
+        columns = dataset[:]
+        return _named({key: _stacked(columns[key], key, owner) for key in dataset.column_names}, owner)
     rows = [dataset[i] for i in range(len(dataset))]
     if isinstance(rows[0], Mapping):
         return _named({key: _stacked([row[key] for row in rows], key, owner) for key in rows[0]}, owner)
@@ -74,14 +79,19 @@ def _named(parts: Any, owner: str) -> dict[str, Any]:
             raise FedaxError(f"{owner} gives {len(parts)} values a row: they must be pairs (x, y) or dictionaries")
         return {"x": parts[0], "y": parts[1]}
     label = next((name for name in LABELS if name in parts), None)
+    if label is None and "input_ids" in parts:
+        shown = parts.get("attention_mask", np.ones(1))
+        return {"x": parts, "y": np.where(shown == 0, -100, parts["input_ids"])}
     if label is None:
         raise FedaxError(f"{owner} has {', '.join(parts)} and no labels: one of {', '.join(LABELS)} is needed")
     rest = {name: array for name, array in parts.items() if name != label}
     return {"x": rest["x"] if set(rest) == {"x"} else rest, "y": parts[label]}
 
 
-def _stacked(values: list[Any], part: Any, owner: str) -> np.ndarray:
+def _stacked(values: Sequence[Any], part: Any, owner: str) -> np.ndarray:
     arrays = [_array(value) for value in values]
+    if arrays[0].dtype.kind not in "biuf":
+        raise FedaxError(f"{owner} has {part!r} with {values[0]!r}: leave out what is no number")
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise FedaxError(

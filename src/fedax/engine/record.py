@@ -18,6 +18,7 @@ from fedax.engine.prepare import Prepared
 from fedax.engine.state import Metrics, RunState
 from fedax.evaluation.assessment import assess
 from fedax.evaluation.constant import MOST, constant_predictor
+from fedax.models.adapters import library_of
 from fedax.outside import is_outside
 from fedax.prediction.predictor import described_model
 from fedax.problem import Problem
@@ -43,7 +44,11 @@ def describe(run: Prepared) -> Record:
             "seed": about.get("seed"),
             "clients": run.plan.clients + len(run.unseen),
         },
-        "model": {"name": type(problem.model).__name__, "outputs": getattr(problem.model, "outputs", None)},
+        "model": {
+            "name": type(problem.model).__name__,
+            "outputs": problem.outputs_per_row,
+            "library": library_of(problem.model),
+        },
         "problem": {"loss": problem.name, "regularizer": None if psi is None else str(psi)},
         "algorithm": {"name": method["name"], "label": run.config.label or method["name"], **method},
     }

@@ -17,6 +17,7 @@ from fedax import runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState, parted
+from fedax.models.adapters import with_values
 from fedax.prediction.coefficients import LINEAR, coefficients
 from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
@@ -81,6 +82,14 @@ class Result:
             return self.model
         return filled(jax.tree.map(lambda a: a[client], self._personal), self.model)
 
+    def to_model(self, net: Any) -> Any:
+        """A copy of a PyTorch, Flax NNX, Equinox or Keras model with the shared model's parameters and state."""
+        return with_values(net, *parted(self.model))
+
+    def personal_to_model(self, client: int, net: Any) -> Any:
+        """A copy of a PyTorch, Flax NNX, Equinox or Keras model with a client's own parameters and state."""
+        return with_values(net, *parted(self.personal(client)))
+
     @property
     def predictor(self) -> Predictor:
         """What predicts rows of a table."""
@@ -131,11 +140,11 @@ class Result:
 
     def to_torch(self, net: Any) -> Any:
         """A copy of a PyTorch module with the shared model's parameters and state."""
-        return _in_torch(self.model, net)
+        return self.to_model(net)
 
     def personal_to_torch(self, client: int, net: Any) -> Any:
         """A copy of a PyTorch module with a client's own parameters and state."""
-        return _in_torch(self.personal(client), net)
+        return self.personal_to_model(client, net)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
@@ -193,17 +202,6 @@ class Result:
         names = ["round", *(key for key, found in plain.items() if found.part == held_out), "train_loss"]
         shown = {key: round(value, 4) for key, value in last.items() if key in names}
         return f"Result({self.info.get('algorithm', '')}, {shown})"
-
-
-def _in_torch(model: Any, net: Any) -> Any:
-    from fedax.models.torch.weights import with_weights
-
-    params, state = parted(model)
-    if not isinstance(params, dict):
-        raise FedaxError(
-            f"the model is a {type(params).__name__}, not the parameters of a PyTorch module by their names"
-        )
-    return with_weights(net, {**params, **(state or {})})
 
 
 def load(path: str | os.PathLike[str]) -> Result:

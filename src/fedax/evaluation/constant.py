@@ -17,7 +17,7 @@ from fedax.problem import Problem
 from fedax.problem.losses import row_loss
 
 Array = np.ndarray[Any, Any]
-CLASSES = ("cross_entropy", "logistic")
+CLASSES = ("cross_entropy", "next_token", "logistic")
 MOST = 500  # clients with a constant each
 
 
@@ -39,7 +39,7 @@ def constant_predictor(
         return None
     if problem.builtin in CLASSES and (y.ndim > 1 or y.dtype.kind not in "biuf"):
         return None  # a label for each position
-    outputs = max(int(y.max()) + 1, getattr(problem.model, "outputs", 1)) if problem.builtin == "cross_entropy" else 1
+    outputs = max(int(y.max()) + 1, problem.outputs_per_row or 1) if problem.builtin == "cross_entropy" else 1
     whole = _constant(problem.builtin, y[_rows(federation.train)], outputs)
     values: dict[str, float] = {}
     for part in parts:

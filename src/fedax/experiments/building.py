@@ -53,6 +53,7 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
         metrics=experiment.problem.metrics,
         trainable=experiment.problem.trainable,
     )
+    made.outputs_per_row = outputs
     check_outputs(made.metrics.values(), outputs)
     return made, federation
 
@@ -70,8 +71,8 @@ def config_of(experiment: Experiment, seed: int, **more: Any) -> RunConfig:
 
 def _loss(asked: str | None, federation: Federation) -> str:
     classes, dataset = federation.info["classes"], federation.info["dataset"]
-    if asked == "cross_entropy" and classes is None:
-        raise FedaxError(f"problem.loss is 'cross_entropy': {dataset} has no classes, so it must be 'squared' or 'mse'")
+    if asked in ("cross_entropy", "next_token") and classes is None:
+        raise FedaxError(f"problem.loss is {asked!r}: {dataset} has no classes, so it must be 'squared' or 'mse'")
     if asked == "logistic" and classes != 2:
         has = "no classes" if classes is None else f"{classes} classes"
         raise FedaxError(f"problem.loss is 'logistic': it needs data of two classes, and {dataset} has {has}")
@@ -93,6 +94,6 @@ def _augment(asked: str | None, federation: Federation) -> Any:
 
 def _outputs(loss: str, federation: Federation) -> int:
     classes = federation.info["classes"]
-    if loss == "cross_entropy" or (is_outside(loss) and classes is not None):
+    if loss in ("cross_entropy", "next_token") or (is_outside(loss) and classes is not None):
         return int(classes)
     return int(np.prod(federation.arrays["y"].shape[1:]))

@@ -20,6 +20,7 @@ from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import check_names
 from fedax.models import model
+from fedax.models.adapters import as_model, with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.options import Count
 from fedax.outside import is_outside
@@ -102,9 +103,12 @@ class PartitionTable(NamedTable):
 
 
 class ModelTable(NamedTable):
-    """[model]: a model and its options; `outputs` follows from the data unless given."""
+    """[model]: a model and its options; `outputs` follows from the data unless given. A PyTorch module starts from its
+    own weights, or with `init = "reset"` from weights that are drawn for each seed."""
 
     outputs: Count | None = None
+    init: Literal["module", "reset"] | None = None
+    _built: dict[int, Any] = PrivateAttr(default_factory=dict)  # tuning and the runs after it share what was exported
 
     def build(self, outputs: int) -> Any:
         """The model with a number of outputs.
@@ -112,7 +116,10 @@ class ModelTable(NamedTable):
         >>> ModelTable(name="mlp", hidden=[64]).build(10).outputs
         10
         """
-        return model(self.name, outputs=outputs, **self.options)
+        if outputs not in self._built:
+            made = model(self.name, outputs=outputs, **self.options)
+            self._built[outputs] = as_model(made) if self.init is None else with_init(made, self.init)
+        return self._built[outputs]
 
     @model_validator(mode="after")
     def _can_be_built(self) -> ModelTable:

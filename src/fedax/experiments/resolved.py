@@ -36,6 +36,6 @@ def carried_out(resolved: dict[str, Any], run: Prepared) -> dict[str, Any]:
     problem = run.problem
     found = {
         "problem": {**resolved["problem"], "loss": problem.name},
-        "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
+        "model": {**resolved["model"], "outputs": problem.outputs_per_row or resolved["model"]["outputs"]},
     }
     return {**resolved, **found, **used(run), "versions": versions()}

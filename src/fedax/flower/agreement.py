@@ -215,7 +215,7 @@ def setting_of(
     resolved = resolved_run(asked, table, seeds[0])
     used = {
         "problem": {**resolved["problem"], "loss": problem.name},
-        "model": {**resolved["model"], "outputs": getattr(problem.model, "outputs", resolved["model"]["outputs"])},
+        "model": {**resolved["model"], "outputs": problem.outputs_per_row or resolved["model"]["outputs"]},
         "metrics": [metric.describe() for metric in problem.metrics.values()],
     }
     return Setting(

@@ -5,38 +5,38 @@
 
 An apply of five arguments is the full form. A Flax Linen module is taken as it is: its collections other than "params"
 are state, `train`, `deterministic` and the like of its `__call__` follow the mode, and dropout draws from the key.
+Models of other libraries come through `fedax.models.adapters`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax.interpreters import partial_eval
 
 from fedax.errors import FedaxError
 from fedax.models.adapters import as_model
 from fedax.models.normalised import Normalised
-
-#: arguments of a Flax module's __call__ that say whether it trains: name -> their value when it does
-SWITCHES = {
-    "train": True,
-    "training": True,
-    "is_training": True,
-    "deterministic": False,
-    "use_running_average": False,
-}
+from fedax.models.switches import mode
 
 
 @dataclass(frozen=True)
 class Form:
-    """A model in the full form; `simple` where it was given in the other."""
+    """A model in the full form.
+
+    simple: whether it was given in the other form.
+    is_trained: which parameters are trained unless the problem says otherwise, by their paths; None for all.
+    """
 
     init: Callable[[Any, Any], tuple[Any, Any]]
     apply: Callable[[Any, Any, Any, Any, bool], tuple[Any, Any]]
     simple: bool = False
+    is_trained: Callable[[str], bool] | None = None
 
 
 def form_of(model: Any) -> Form:
@@ -62,7 +62,9 @@ def form_of(model: Any) -> Form:
         raise FedaxError(
             f"model must have init(key, x) and apply(params, x), or be that pair; got {type(model).__name__}"
         )
-    return _full(init, apply) if _arguments(apply) == 5 else _simple(init, apply)
+    if _arguments(apply) != 5:
+        return _simple(init, apply)
+    return dataclasses.replace(_full(init, apply), is_trained=getattr(model, "is_trained", None))
 
 
 def is_flax(model: Any) -> bool:
@@ -107,14 +109,11 @@ def _full(init: Callable[..., Any], apply: Callable[..., Any]) -> Form:
 
 
 def _flax(module: Any) -> Form:
-    named = inspect.signature(type(module).__call__).parameters
-    switches = {name: value for name, value in SWITCHES.items() if name in named}
-
-    def mode(train: bool) -> dict[str, bool]:
-        return {name: value == train for name, value in switches.items()}
+    def switches(train: bool) -> dict[str, bool]:
+        return mode(type(module).__call__, train)
 
     def init(key: Any, x: Any) -> tuple[Any, Any]:
-        variables = module.init(key, x, **mode(False))
+        variables = module.init(key, x, **switches(False))
         state = {name: part for name, part in variables.items() if name != "params"}
         return {name: part for name, part in variables.items() if name == "params"}, state
 
@@ -125,9 +124,9 @@ def _flax(module: Any) -> Form:
         rngs = None if key is None else {"params": key}  # where dropout and others find no key of their own
         try:
             if train and state:
-                outputs, changed = module.apply(variables, x, rngs=rngs, mutable=list(state), **mode(True))
+                outputs, changed = module.apply(variables, x, rngs=rngs, mutable=list(state), **switches(True))
                 return outputs, {**state, **changed}
-            return module.apply(variables, x, rngs=rngs, **mode(train)), state
+            return module.apply(variables, x, rngs=rngs, **switches(train)), state
         except (errors.InvalidRngError, errors.ModifyScopeVariableError) as error:
             if train:
                 raise
@@ -146,11 +145,12 @@ def _scaled(model: Normalised) -> Form:
         lambda key, x: inner.init(key, model.scaled(x)),
         lambda params, state, x, key, train: inner.apply(params, state, model.scaled(x), key, train),
         inner.simple,
+        inner.is_trained,
     )
 
 
 def draws(form: Form, params: Any, state: Any, x: Any) -> bool:
-    """Whether the model draws when it trains: whether anything is computed from its key.
+    """Whether the model draws when it trains: whether its outputs or its state depend on its key.
 
     >>> import jax.numpy as jnp
     >>> noisy = form_of((lambda key, x: (1.0, ()), lambda p, s, x, key, train: (x + jax.random.normal(key), s)))
@@ -158,5 +158,5 @@ def draws(form: Form, params: Any, state: Any, x: Any) -> bool:
     True
     """
     program = jax.make_jaxpr(lambda key: form.apply(params, state, x, key, True))(jax.random.key(0)).jaxpr
-    key = program.invars[0]
-    return any(key is part for equation in program.eqns for part in equation.invars)
+    _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+    return bool(used[0])

@@ -36,9 +36,9 @@ class Normalised:
     std: Sequence[float]
 
     @property
-    def outputs(self) -> int:
-        """The model's number of outputs."""
-        return int(self.model.outputs)
+    def outputs(self) -> Any:
+        """What the model has by this name: its number of outputs, if it is a model of Fedax."""
+        return self.model.outputs
 
     def init(self, key: jax.Array, x: ArrayLike) -> Any:
         """The model's first parameters."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError, unknown
-from fedax.models.adapters import is_torch
+from fedax.models.adapters import library_of
 from fedax.outside import call, is_outside, load
 
 if TYPE_CHECKING:
@@ -139,7 +141,8 @@ def model(name: str, *, outputs: int, **options: Any) -> Any:
 
     Args:
         name: one of `MODELS`; or "mymodule:MyModel" or "file.py:MyModel", a Flax module class, a function that returns
-            a model, or a model itself: an object with `init(key, x)` and `apply(params, x)`, or that pair.
+            a model, or a model itself: all that `fedax.Problem` takes. A PyTorch module made by a function or a class
+            has the same first weights in every process.
         outputs: how many numbers the model gives for each row (classes, or regression targets), 1 or more.
         **options: the options in `MODELS[name].options`; a list will do for a tuple.
 
@@ -199,7 +202,8 @@ def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
         if options:
             raise FedaxError(f"{name} is a model and has no options: {', '.join(options)} must be left out")
         return Pair(*found) if isinstance(found, tuple) else found
-    made = call(name, found, options, outputs=outputs)
+    with _seeded():
+        made = call(name, found, options, outputs=outputs)
     if not _is_model(made):
         raise FedaxError(
             f"{name} makes no model but {type(made).__name__}: it must have init(key, x), apply(params, x)"
@@ -207,9 +211,25 @@ def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
     return Pair(*made) if isinstance(made, tuple) else made
 
 
+@contextmanager
+def _seeded() -> Iterator[None]:
+    """PyTorch's generator from one seed, and as it was afterwards.
+
+    So a module that a name stands for has the same first weights in every process: of a run that is resumed, and at
+    every site of a network.
+    """
+    torch = sys.modules.get("torch")  # the name's own module has imported it already
+    if torch is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.random.default_generator.manual_seed(0)
+        yield
+
+
 def _is_model(found: Any) -> bool:
     pair = isinstance(found, tuple) and len(found) == 2 and all(map(callable, found))
-    return pair or (hasattr(found, "init") and hasattr(found, "apply")) or is_torch(found)
+    return pair or (hasattr(found, "init") and hasattr(found, "apply")) or library_of(found) is not None
 
 
 def _read(name: str, key: str, option: Option, value: Any) -> Any:

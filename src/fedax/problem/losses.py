@@ -1,6 +1,8 @@
 """Losses by name: one number a row, and whether the row was predicted rightly.
 
-cross_entropy   outputs [rows, classes] or [rows, positions, classes], a label 0 .. classes-1 for each
+cross_entropy   outputs [rows, classes] or [rows, positions, classes], a label 0 .. classes-1 for each; positions whose
+                label is -100 are left out
+next_token      cross_entropy of each position's outputs and the next position's label
 logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
 squared         (output - y)^2 / 2, summed over outputs
 """
@@ -16,6 +18,7 @@ import jax.numpy as jnp
 from fedax.errors import unknown
 from fedax.outside import is_outside, load
 
+LEFT_OUT = -100  # the label of a position that does not count, as in PyTorch
 RowLoss = Callable[[Any, Any], jax.Array]
 
 
@@ -24,14 +27,38 @@ def cross_entropy(z: jax.Array, y: jax.Array) -> jax.Array:
 
     >>> cross_entropy(jnp.zeros((1, 4)), jnp.array([2])).round(3).tolist()
     [1.3860000371932983]
+    >>> cross_entropy(jnp.zeros((1, 3, 4)), jnp.array([[2, 0, -100]])).round(3).tolist()
+    [1.3860000371932983]
     """
-    chosen = jnp.take_along_axis(z, y.astype(jnp.int32)[..., None], axis=-1)[..., 0]
-    return _a_row(jax.nn.logsumexp(z, axis=-1) - chosen)
+    label = y.astype(jnp.int32)
+    chosen = jnp.take_along_axis(z, jnp.maximum(label, 0)[..., None] if label.ndim > 1 else label[..., None], axis=-1)
+    return _a_row(jax.nn.logsumexp(z, axis=-1) - chosen[..., 0], label)
 
 
-def _a_row(values: jax.Array) -> jax.Array:
-    """One number a row: the mean over a row's positions, where it has several."""
-    return values if values.ndim == 1 else jnp.mean(values.reshape(values.shape[0], -1), axis=-1)
+def _a_row(values: jax.Array, label: jax.Array) -> jax.Array:
+    """One number a row: the mean over a row's positions, where it has several, without those that are left out."""
+    if values.ndim == 1:
+        return values
+    values, counted = (a.reshape(a.shape[0], -1) for a in (values, label != LEFT_OUT))
+    return jnp.sum(jnp.where(counted, values, 0), axis=-1) / jnp.maximum(jnp.sum(counted, axis=-1), 1)
+
+
+def aligned(z: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The outputs of all positions but the last, and the labels that come next.
+
+    >>> aligned(jnp.zeros((1, 3, 4)), jnp.array([[7, 8, 9]]))[1].tolist()
+    [[8, 9]]
+    """
+    return z[:, :-1], y[:, 1:]
+
+
+def next_token(z: jax.Array, y: jax.Array) -> jax.Array:
+    """-log softmax(z_t)[y_(t+1)] for each row, the mean over its positions t; y may be the tokens themselves.
+
+    >>> next_token(jnp.zeros((1, 3, 4)), jnp.array([[2, 0, -100]])).round(3).tolist()
+    [1.3860000371932983]
+    """
+    return cross_entropy(*aligned(z, y))
 
 
 def logistic(z: jax.Array, y: jax.Array) -> jax.Array:
@@ -65,7 +92,7 @@ def mse(z: jax.Array, y: jax.Array) -> jax.Array:
 
 def _argmax(z: jax.Array, y: jax.Array) -> jax.Array:
     right = jnp.argmax(z, axis=-1) == y
-    return right if right.ndim == 1 else _a_row(right.astype(z.dtype))
+    return right if right.ndim == 1 else _a_row(right.astype(z.dtype), y)
 
 
 def _sign(z: jax.Array, y: jax.Array) -> jax.Array:
@@ -75,6 +102,7 @@ def _sign(z: jax.Array, y: jax.Array) -> jax.Array:
 #: name -> (loss of a row, whether a row is right or None where that has no meaning)
 LOSSES: dict[str, tuple[RowLoss, RowLoss | None]] = {
     "cross_entropy": (cross_entropy, _argmax),
+    "next_token": (next_token, lambda z, y: _argmax(*aligned(z, y))),
     "logistic": (logistic, _sign),
     "squared": (squared, None),
     "mse": (mse, None),

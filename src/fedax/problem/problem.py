@@ -17,10 +17,11 @@ from fedax.data.nested import nested
 from fedax.errors import FedaxError, unknown
 from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.model_state import joined, parted
+from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
-from fedax.problem.losses import LOSSES, RowLoss, row_loss
+from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
@@ -29,13 +30,15 @@ from fedax.vectors import Mixture
 class Problem:
     """What is minimised: mean over rows of a loss, plus an optional regularizer.
 
-    model: a Flax module, an object with `init(key, x)` and `apply(params, x)`, or the pair of functions. A model that
-        draws or keeps state has `init(key, x) -> params, state` and `apply(params, state, x, key, train) -> outputs,
-        state`. It sees `batch["x"]`; the loss compares its output with `batch["y"]`.
-    loss: "cross_entropy", "logistic", "squared", "mse", a function of (outputs, y) that gives one number a row, or its
-        name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch) that gives the
-        mean over the batch's rows.
-    init: without a model, a function of a key that gives the first parameters.
+    model: a module of Flax Linen, Flax NNX, PyTorch, Equinox or Keras; an object with `init(key, x)` and
+        `apply(params, x)`, or the pair of functions. A model that draws or keeps state has `init(key, x) -> params,
+        state` and `apply(params, state, x, key, train) -> outputs, state`. It sees `batch["x"]`; the loss compares its
+        output with `batch["y"]`.
+    loss: "cross_entropy", "next_token", "logistic", "squared", "mse", a function of (outputs, y) that gives one number
+        a row, or its name from outside such as "mymodule:my_loss"; or, without a model, a function of (params, batch)
+        that gives the mean over the batch's rows.
+    init: without a model, a function of a key that gives the first parameters. With a PyTorch module, "reset" draws its
+        weights for each seed; default "module", its own weights for every seed.
     regularizer: psi, or None.
     augment: "flip-crop", a function of (key, batch) that changes each minibatch before it is trained on, or None.
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
@@ -45,7 +48,8 @@ class Problem:
     metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
         and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
     trainable: the leaves that are trained, by a pattern that their paths contain or match ("head", "*Dense_1*"), or by
-        a function of a path such as "params.Dense_1.kernel"; None for all. The others stay as init made them.
+        a function of a path such as "params.Dense_1.kernel"; None for all, or for those of a PyTorch module that need a
+        gradient. The others stay as init made them.
 
     >>> import jax.numpy as jnp
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
@@ -65,7 +69,7 @@ class Problem:
         model: Any = None,
         *,
         loss: str | Callable[..., Any],
-        init: Callable[[jax.Array], Any] | None = None,
+        init: Callable[[jax.Array], Any] | str | None = None,
         regularizer: Any = None,
         augment: str | Callable[[jax.Array, Batch], Batch] | None = None,
         accuracy: Callable[..., Any] | None = None,
@@ -82,8 +86,7 @@ class Problem:
             raise FedaxError(f"loss must be a name or a function, not {loss!r}")
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
-        if model is not None and init is not None:
-            raise FedaxError("give either a model or init=, not both")
+        first = model if init is None or model is None else with_init(model, init)
         if isinstance(augment, str) and augment not in AUGMENTATIONS:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
@@ -93,10 +96,14 @@ class Problem:
         self.regularizer = regularizer
         self.gradients: tuple[Transformation, ...] = transformations(gradients)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
-        self._init = init
-        self._form: Form | None = None if model is None else form_of(model)
+        self._init: Any = init if model is None else None
+        self._form: Form | None = None if model is None else form_of(first)
+        own = getattr(model, "outputs", None)  # another library's model may mean something else by it
+        #: how many numbers the model gives for each row, None where nobody says
+        self.outputs_per_row: int | None = own if isinstance(own, int) else None
         self.draws = False  #: whether the model draws when it trains; known after init
-        self.trainable = trainable
+        by_itself = None if self._form is None else self._form.is_trained
+        self.trainable: Trainable = by_itself if trainable is None else trainable
         self._frozen: Any = None  # the leaves that are not trained, in NumPy, as the last init made them
         self.frozen_name = ""  #: a short name for their values
         self._row_loss: RowLoss | None = None
@@ -113,8 +120,8 @@ class Problem:
         asked = chosen(metrics, self.builtin, model=model is not None)
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
-        own = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
-        self.metrics = {metric.name: metric for metric in own}  #: what is measured, by name
+        measured = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
+        self.metrics = {metric.name: metric for metric in measured}  #: what is measured, by name
         self._programs: dict[Any, Any] = {}
 
     def program(self, key: Any, build: Callable[[], Any]) -> Any:
@@ -191,7 +198,7 @@ class Problem:
         first = getattr(self.model, "first", None)
 
         def mix(path: Any, a: Any, b: Any) -> Any:
-            left = first is not None and tuple(part.key for part in path) == first
+            left = isinstance(first, tuple) and tuple(part.key for part in path) == first
             return Mixture(a, b, weight) if left else weight * a + (1 - weight) * b
 
         return jax.tree_util.tree_map_with_path(mix, own, shared)
@@ -214,7 +221,11 @@ class Problem:
         result = {"loss": self._row_loss(z, y)}
         if self._right is not None:
             result["accuracy"] = self._right(z, y)
-        return result | self._asked(z, y)
+        return result | self._asked(*self._compared(z, y))
+
+    def _compared(self, z: Any, y: Any) -> tuple[Any, Any]:
+        """Outputs and targets as metrics compare them: position by position."""
+        return aligned(z, y) if self.builtin == "next_token" else (z, y)
 
     def _asked(self, *args: Any) -> dict[str, jax.Array]:
         """The records of the metrics that were asked for, of (outputs, y) or (params, batch)."""
@@ -308,7 +319,7 @@ class Problem:
     def _seen_by_metrics(self, params: Any, batch: Batch) -> tuple[Any, Any]:
         if self._form is None:
             return self.whole(params), nested(batch)
-        return self.outputs(params, batch), nested(batch).get("y")
+        return self._compared(self.outputs(params, batch), nested(batch).get("y"))
 
     def _check_metrics(self, params: Any, sample: Batch) -> None:
         """Refuse metrics that fail on these rows, or give something else than a number or a record a row."""
@@ -324,17 +335,22 @@ class Problem:
                 raise FedaxError(f"metric {metric.name!r} must give {what} a row: of 2 rows it gives {found.shape}")
 
     def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        if self.builtin == "cross_entropy":
+        if self.builtin in ("cross_entropy", "next_token"):
             y, classes = arrays["y"], z.shape[-1]
+            if self.builtin == "next_token" and (z.ndim != 3 or y.shape[1:] < (2,)):
+                raise FedaxError(
+                    f"next_token needs outputs for two positions a row or more, not of shape {z.shape[1:]} for each"
+                )
             if z.shape[1:-1] != y.shape[1:]:
                 raise FedaxError(
-                    f"cross_entropy needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
+                    f"{self.builtin} needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
                     f"model's outputs are, not {y.shape[1:]}"
                 )
             if not np.issubdtype(y.dtype, np.integer):
-                raise FedaxError(f"cross_entropy needs integer labels in 'y', not {y.dtype}")
-            if y.size and (y.min() < 0 or y.max() >= classes):
-                worst = int(y.max() if y.max() >= classes else y.min())
+                raise FedaxError(f"{self.builtin} needs integer labels in 'y', not {y.dtype}")
+            counted = y[y != LEFT_OUT] if y.ndim > 1 else y
+            if counted.size and (counted.min() < 0 or counted.max() >= classes):
+                worst = int(counted.max() if counted.max() >= classes else counted.min())
                 raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
         outputs = int(np.prod(z.shape[1:]))
         if self.builtin in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):

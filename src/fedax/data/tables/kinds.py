@@ -78,6 +78,7 @@ def recognise(name: Any, given: Any) -> Column:
 
 
 def _numeric(name: Any, values: Array, rows: int, bad: int = 0) -> Column:
+    values = np.ascontiguousarray(values)  # a wide table's cells may be far apart: they are fetched once
     missing = int(is_missing(values).sum()) - bad
     if missing + bad == rows:
         return Column(name, "constant", rows, missing)

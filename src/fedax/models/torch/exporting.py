@@ -26,6 +26,7 @@ from fedax.models.torch.refusals import installed, refused_export
 from fedax.models.torch.registry import OPERATIONS
 from fedax.models.torch.rewriting import pooled_first
 
+log = logging.getLogger("fedax.models.torch")
 ROWS = 3  # of the example that shows torch.export a batch whose number of rows is open
 LEFT_OUT = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "requires_grad")
 INPUT = "input:"  # before the names of inputs, which could be those of parameters too
@@ -38,6 +39,7 @@ def export(net: Any, x: Any, train: bool, open_rows: bool = True) -> Graph:
     x: an array, or a dictionary of arrays that are the forward's keyword arguments; only shapes and types matter.
     open_rows: whether to leave the number of rows open where the module allows it, for all batches from two rows.
     """
+    log.info("%s is exported from PyTorch, in %s", type(net).__name__, "training" if train else "evaluation")
     with _LOCK, _quiet(), _mode(net, train):
         if open_rows:
             try:
@@ -146,16 +148,26 @@ def _mode(net: Any, train: bool) -> Iterator[None]:
     """The module in training or evaluation mode, and as it was afterwards."""
     torch = installed()
     before = {module: module.training for module in net.modules()}
+    configs = [c for m in net.modules() if (c := getattr(m, "config", None)) is not None and _caches(c)]
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one operation for a whole encoder layer
     try:
         net.train(train)
+        for config in configs:
+            config.use_cache = False  # torch.export does not know its type
         with _own_gradients_refused(net), torch.enable_grad():  # so that `no_grad` within the forward is seen
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+        for config in configs:
+            config.use_cache = True
         for module, mode in before.items():
             module.training = mode
+
+
+def _caches(config: Any) -> bool:
+    """Whether a Hugging Face model keeps what it computed for the tokens so far, to generate the next."""
+    return getattr(config, "use_cache", None) is True
 
 
 @contextlib.contextmanager

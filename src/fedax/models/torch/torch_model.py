@@ -14,7 +14,7 @@ from fedax.models.inputs import as_float
 from fedax.models.torch.exporting import INPUT, export, rows_of
 from fedax.models.torch.graph import Graph, array_dtype
 from fedax.models.torch.refusals import check_module
-from fedax.models.torch.weights import first_names, reset, state_dict, weights_of
+from fedax.models.torch.weights import first_names, reset, state_dict, weights_of, with_weights
 
 Arrays = dict[str, Any]
 
@@ -32,14 +32,15 @@ class TorchModel:
     rows'. Bytes (uint8) are divided by 255, as in every model here; other whole numbers stay as they are. The forward
     must give one tensor, or an object with `.logits`.
 
-    Parameters that need no gradient (`requires_grad=False`) are constants. Tied weights are one parameter, under the
-    first of their names. Buffers that the forward changes in training, such as the statistics of batch normalisation,
-    are the state; other buffers are constants. The module itself is only read, when the model is made.
+    Parameters that need no gradient (`requires_grad=False`) are frozen, unless the problem's `trainable` says
+    otherwise. Tied weights are one parameter, under the first of their names. Buffers that the forward changes in
+    training, such as the statistics of batch normalisation, are the state; other buffers are constants. The module
+    itself is only read, when the model is made.
 
     Args:
         net: the module, on the CPU.
-        init: "module" starts from the module's own weights, whatever the seed; "reset" draws them for each seed by the
-            layers' `reset_parameters`, and leaves PyTorch's own generator as it is.
+        init: "module" starts from the module's own weights, whatever the seed; "reset" draws the weights that need a
+            gradient for each seed by the layers' `reset_parameters`, and leaves PyTorch's own generator as it is.
     """
 
     def __init__(self, net: Any, *, init: Literal["module", "reset"] = "module") -> None:
@@ -48,20 +49,27 @@ class TorchModel:
             raise FedaxError(f"init must be 'module' or 'reset', not {init!r}")
         self.net = net
         self._init = init
-        self._trained, self._frozen, self._buffers = weights_of(net)
+        weights, buffers = weights_of(net)
+        self._weights = {name: a for name, a in weights.items() if jnp.issubdtype(a.dtype, jnp.floating)}
+        self._constants = {**buffers, **{name: a for name, a in weights.items() if name not in self._weights}}
         self._names = first_names(net)
         self._graphs: dict[Any, Graph] = {}
-        if not self._trained:
+        if not any(p.requires_grad for p in net.parameters()):
             raise FedaxError(f"{type(net).__name__} has no parameter that needs a gradient: nothing would be trained")
+
+    def is_trained(self, path: str) -> bool:
+        """Whether a parameter is trained where the problem's `trainable` does not say: whether it needs a gradient."""
+        return bool(self.net.get_parameter(path).requires_grad)
 
     def init(self, key: jax.Array, x: Any) -> tuple[Arrays, Arrays]:
         """The first parameters and the first state; of x only the shape is looked at."""
         changed = self.graph(_with_rows(x, max(rows_of(x), 2)), train=True).changes
-        trained, buffers = self._trained, self._buffers
+        weights, constants = self._weights, self._constants
         if self._init == "reset":
-            trained, _, buffers = weights_of(reset(self.net, int(jax.random.bits(key))))
-        params = {name: _in_precision(array) for name, array in trained.items()}
-        return params, {name: _in_precision(buffers[self._names[name]]) for name in changed}
+            drawn, constants = weights_of(reset(self.net, int(jax.random.bits(key))))
+            weights = {name: drawn[name] if self.is_trained(name) else own for name, own in weights.items()}
+        params = {name: _in_precision(array) for name, array in weights.items()}
+        return params, {name: _in_precision(constants[self._names[name]]) for name in changed}
 
     def apply(self, params: Arrays, state: Any, x: Any, key: jax.Array | None, train: bool) -> tuple[Any, Any]:
         """The outputs, and the state after them, which changes in training alone; dropout draws from the key."""
@@ -79,10 +87,10 @@ class TorchModel:
         self, graph: Graph, params: Arrays, state: Arrays, x: Any, key: jax.Array | None
     ) -> tuple[list[Any], dict[str, Any]]:
         """All outputs of the forward, and the changed buffers."""
-        for name in self._trained:
+        for name in self._weights:
             if name not in params:
                 raise FedaxError(f"the parameters have no {name!r}: they are not those of {type(self.net).__name__}")
-        constants = {name: _in_precision(array) for name, array in {**self._frozen, **self._buffers}.items()}
+        constants = {name: _in_precision(array) for name, array in self._constants.items()}
         given = {**constants, **params, **state}
         given |= {name: given[first] for name, first in self._names.items()}
         return graph.run({**given, **_inputs(graph, x)}, key)
@@ -102,7 +110,11 @@ class TorchModel:
 
     def state_dict(self, params: Arrays, state: Arrays | None = None) -> dict[str, Any]:
         """Parameters and state as the module's `load_state_dict` takes them, with all that was not trained."""
-        return state_dict(self.net, {**self._frozen, **self._buffers, **params, **(state or {})})
+        return state_dict(self.net, {**params, **(state or {})})
+
+    def restored(self, params: Arrays, state: Arrays) -> Any:
+        """A copy of the module with other parameters and state."""
+        return with_weights(self.net, {**params, **state})
 
 
 def _in_precision(array: Any) -> jax.Array:

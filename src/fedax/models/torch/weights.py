@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +16,10 @@ from fedax.models.torch.refusals import installed
 Arrays = dict[str, np.ndarray]
 
 
-def weights_of(net: Any) -> tuple[Arrays, Arrays, Arrays]:
-    """Trained and frozen parameters and buffers, by the first of their names, in NumPy: no device is used yet."""
-    named = dict(net.named_parameters())
-    trained = {name: as_numpy(p) for name, p in named.items() if p.requires_grad}
-    frozen = {name: as_numpy(p) for name, p in named.items() if not p.requires_grad}
-    return trained, frozen, {name: as_numpy(b) for name, b in net.named_buffers()}
+def weights_of(net: Any) -> tuple[Arrays, Arrays]:
+    """Parameters and buffers, by the first of their names, in NumPy: no device is used yet."""
+    named, buffers = dict(net.named_parameters()), dict(net.named_buffers())
+    return {name: as_numpy(p) for name, p in named.items()}, {name: as_numpy(b) for name, b in buffers.items()}
 
 
 def first_names(net: Any) -> dict[str, str]:
@@ -41,11 +40,12 @@ def as_numpy(tensor: Any) -> np.ndarray:
     return np.array(tensor.detach().numpy())
 
 
-def as_tensor(array: Any, like: Any) -> Any:
-    """An array's values as a tensor of another one's type."""
-    values = np.asarray(array)
-    wide = values.astype(np.float32) if values.dtype == jnp.bfloat16 else np.array(values)
-    return installed().from_numpy(wide).to(like.dtype)
+def as_tensor(array: Any, like: Any = None) -> Any:
+    """An array's values as a tensor, of another one's type if that is given."""
+    torch, values = installed(), np.asarray(array)
+    half = values.dtype == jnp.bfloat16
+    made = torch.from_numpy(values.astype(np.float32) if half else np.array(values))
+    return made.to(like.dtype if like is not None else torch.bfloat16 if half else made.dtype)
 
 
 def state_dict(net: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,6 +71,21 @@ def with_weights(net: Any, values: Mapping[str, Any]) -> Any:
     made = copy.deepcopy(net)
     made.load_state_dict(state_dict(net, values))
     return made
+
+
+def saved(net: Any, params: Any, state: Any, *, known: bool = False) -> bytes:
+    """A state dict as `torch.save` writes it.
+
+    net: the module, whose other parameters and buffers go along; None where it is not at hand, and only what was
+        trained, kept frozen or changed is written. known: whether the parameters are a PyTorch module's all the same.
+    """
+    torch, net = installed(), getattr(net, "net", net)  # of a TorchModel its module
+    if not (isinstance(net, torch.nn.Module) if net is not None else known and isinstance(params, dict)):
+        raise FedaxError("the model is no PyTorch module, so that no state dict can be made of it")
+    values = {**params, **(state or {})}
+    file = io.BytesIO()
+    torch.save({k: as_tensor(v) for k, v in values.items()} if net is None else state_dict(net, values), file)
+    return file.getvalue()
 
 
 def reset(net: Any, seed: int) -> Any:
