@@ -73,6 +73,7 @@ def test_rows_and_states_that_a_gpu_has_no_room_for_come_as_they_are_needed(gpu)
     assert isinstance(run.prepared.data, Disk)
     assert isinstance(run.prepared.store, Store)
     rows = list(run)
+    run.close()
     for row, other in zip(rows, expected.history, strict=True):
         assert row["train_loss"] == pytest.approx(other["train_loss"], rel=1e-5)
 
