@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo patients test test-optimised test-network lint bench federation clean
+.PHONY: setup demo patients test test-fast test-optimised test-network lint bench federation clean
 
 setup: $(VENV)/.core
 
@@ -31,6 +31,9 @@ demo: $(VENV)/.core  ## a comparison on handwritten digits: a table and an HTML 
 test: $(VENV)/.test  ## lint, types and all tests
 	$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
+
+test-fast: $(VENV)/.test  ## for a developer's loop: all tests but those that take long, in two minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal --fast
 
 test-optimised: $(VENV)/.test  ## all tests on programs that are compiled as users have them: half an hour or more
 	FEDAX_OPTIMISED=1 $(BIN)/python -m pytest -n 2 --dist worksteal

@@ -40,6 +40,19 @@ except ImportError:
     collect_ignore = ["flower_federation.py", "flower_grid.py"]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="leave out what tests/slow_tests.txt lists")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --fast, the tests that take long are not run; `list_slow.py` lists them."""
+    if config.getoption("fast"):
+        slow = set((Path(__file__).parent / "slow_tests.txt").read_text().split())
+        left_out = [item for item in items if item.nodeid.partition("[")[0] in slow]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.nodeid.partition("[")[0] not in slow]
+
+
 MAPPED = Path("/proc/self/maps")
 
 
