@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +103,8 @@ class Prepared:
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
         shown = in_memory(trained)
         problem = problem.own_copy()
-        x0 = first_parameters(problem, algorithm, shown, config.seed)
+        known = beside is not None and beside.problem is problem and beside.federation is shown
+        x0 = first_parameters(problem, algorithm, shown, config.seed, checked=known)
         algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
         engine = _engine(problem, trained, plan, steps, config, x0)
         placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
@@ -118,7 +119,12 @@ class Prepared:
         meters = make_meters(engine, shown, evaluated, config.eval_on)
 
         def counted(data: Data) -> Cost:
-            return cost(Client(problem, plan, data, 0, engine.seed, 0, algorithm.composite), algorithm, x0)
+            client = Client(problem, plan, data, 0, engine.seed, 0, algorithm.composite)
+            if not isinstance(measured, Data):  # what it looks at is found out besides
+                return cost(client, algorithm, x0)
+            shapes = tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(x0))
+            key = ("cost", plan, jax.tree.structure((algorithm, x0)), shapes)  # numbers and seeds have no part in it
+            return cast(Cost, problem.program(key, lambda: cost(client, algorithm, x0)))
 
         planned = Context(steps=plan.max_steps, cohort=plan.cohort, clients=plan.clients)
         late = None
@@ -228,8 +234,13 @@ def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) 
     return None if slots is None else Store(packing, plan.clients, slots)
 
 
-def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federation, seed: int) -> Vector:
-    """The model before the first round, after problem, method and data were checked against each other."""
+def first_parameters(
+    problem: Problem, algorithm: Algorithm, federation: Federation, seed: int, *, checked: bool = False
+) -> Vector:
+    """The model before the first round, after problem, method and data were checked against each other.
+
+    checked: problem and data have been already.
+    """
     sample = {k: jnp.asarray(a[:2]) for k, a in federation.arrays.items()}
     key = randomness.key_for(seed, randomness.INIT)
     try:
@@ -238,7 +249,8 @@ def first_parameters(problem: Problem, algorithm: Algorithm, federation: Federat
         if isinstance(error, FedaxError):
             raise
         raise FedaxError(f"the model cannot be initialised on this federation: {error}") from error
-    problem.check(params, federation.arrays)
+    if not checked:
+        problem.check(params, federation.arrays)
     psi = problem.regularizer
     algorithm.refuse(psi)
     if psi is not None and not psi.feasible(parted(params)[0]):

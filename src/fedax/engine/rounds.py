@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client import shares
@@ -46,13 +47,12 @@ class Engine:
     def start(self, algorithm: Algorithm, x0: Any, store: Store | None = None) -> State:
         """The state before the first round; clients' states on the devices unless there is a store for them."""
         server, client = algorithm.init(x0), algorithm.client_init(x0)
-        if store is not None:
-            return State(jax.tree.map(jnp.copy, self.place(server)), store)
-        if shares.is_divided(self.mesh):
-            return State(jax.tree.map(jnp.copy, self.place(server)), self._same_for_all(client))
-        many = jax.tree.map(lambda a: jnp.broadcast_to(a, (self.plan.clients, *jnp.shape(a))), client)
-        # copies: the compiled rounds reuse the memory of what they are given
-        return State(*jax.tree.map(jnp.copy, self.place((server, many))))
+        if store is None and not shares.is_divided(self.mesh):
+            build = functools.partial(_start, self.plan, self.mesh)
+            return State(*self.problem.program(("start", self.plan, self.mesh), build)(server, client))
+        # a copy: the compiled rounds reuse the memory of what they are given
+        server = jax.tree.map(jnp.copy, self.place(server))
+        return State(server, self._same_for_all(client) if store is None else store)
 
     def _same_for_all(self, client: Any) -> Any:
         """A table of clients that are alike, divided over the processes."""
@@ -171,6 +171,16 @@ class Engine:
         near = data.for_round(self.plan, self.seed, first, who[begin])  # rows on disk come round by round
         drawn = (who, self._rows(first, near))
         return program, (algorithm, state.server, state.clients, alive, drawn, begin, end, first, self.seed, near)
+
+
+def _start(plan: Plan, mesh: Mesh) -> Any:
+    """start(server, client) -> server, clients: the states before the first round, in memory of their own."""
+
+    def start(server: Any, client: Any) -> Any:
+        many = jax.tree.map(lambda a: jnp.broadcast_to(a, (plan.clients, *jnp.shape(a))), client)
+        return jax.tree.map(jnp.copy, (server, many))
+
+    return jax.jit(start, out_shardings=NamedSharding(mesh, P()))
 
 
 def _round(

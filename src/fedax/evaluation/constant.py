@@ -79,14 +79,22 @@ def _measure(prefix: str, problem: Problem, held: Sequence[tuple[Array, Array]])
 
     loss, right = row_loss(str(problem.builtin))
     own: dict[str, Callable[[Any, Any], Any] | None] = {"loss": loss, "accuracy": right}
-    statistics: dict[str, list[Array]] = {}
-    for constant, labels in held:
-        known, of = np.unique(labels, return_inverse=True, axis=0)
-        z, y = jnp.asarray(np.broadcast_to(constant, (len(known), *constant.shape))), jnp.asarray(known)
-        for name, metric in problem.metrics.items():
-            rows = own.get(name, metric.rows)
-            if rows is not None:
-                records = np.asarray(rows(z, y), np.float64)[of.ravel()]
-                statistics.setdefault(name, []).append(metric.statistic_of(records))
-    found = {name: problem.metrics[name].merged(parts) for name, parts in statistics.items()}
-    return {f"{prefix}{name}": value for name, value in found.items() if np.isfinite(value)}
+    found = [np.unique(labels, return_inverse=True, axis=0) for _, labels in held]
+    ends = np.cumsum([len(known) for known, _ in found])
+    z = jnp.asarray(
+        np.concatenate([np.broadcast_to(c, (len(k), *c.shape)) for (c, _), (k, _) in zip(held, found, strict=True)])
+    )
+    y = jnp.asarray(np.concatenate([known for known, _ in found]))
+    values: dict[str, float] = {}
+    for name, metric in problem.metrics.items():
+        rows = own.get(name, metric.rows)
+        if rows is None:
+            continue
+        each = np.split(
+            np.asarray(rows(z, y), np.float64), ends[:-1]
+        )  # one call for all: it goes operation by operation
+        parts = [metric.statistic_of(records[of.ravel()]) for records, (_, of) in zip(each, found, strict=True)]
+        value = metric.merged(parts)
+        if np.isfinite(value):
+            values[f"{prefix}{name}"] = value
+    return values

@@ -162,9 +162,9 @@ def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float
         return math.nan, math.nan
     if len(known) == 1:
         return float(known[0]), math.nan
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    half = t.ppf((1 + level) / 2, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known))
+    half = stdtrit(len(known) - 1, (1 + level) / 2) * known.std(ddof=1) / math.sqrt(len(known))
     return float(known.mean()), float(half)
 
 

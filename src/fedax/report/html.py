@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -51,7 +52,6 @@ def combine(path: Path, places: Mapping[Path, Iterable[Path]]) -> Path:
 
 def page(runs: list[RecordedRun], folders: Sequence[Path]) -> str:
     """The whole page; folders may hold the sweeps that the runs are the best of."""
-    from plotly.offline import get_plotlyjs
 
     found = groups(runs)
     comparable = not obstacles(found)
@@ -71,9 +71,18 @@ def page(runs: list[RecordedRun], folders: Sequence[Path]) -> str:
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
         versions=_fields(found, lambda name: name.startswith("versions.")),
         data=embed(payload(found) | {"comparable": comparable, "sweeps": sweeps}),
-        plotly=get_plotlyjs(),
+        plotly=_plotly(),
         script="".join(map(_own, SCRIPTS)),
     )
+
+
+@functools.cache
+def _plotly() -> str:
+    """Plotly's script, read once: a comparison has many pages."""
+    from plotly.offline import get_plotlyjs
+
+    found: str = get_plotlyjs()
+    return found
 
 
 def _own(name: str) -> str:
