@@ -3,7 +3,9 @@
     python benchmarks/state_traffic.py [--repeats 11]      (FEDAX_DATA for real data)
 
 Each method does all that the one above does and one thing more. Medians and quartiles of a round's time over
-FedAvg's in the same repeat are printed and saved in results/state_traffic.json.
+FedAvg's in the same repeat are printed and saved in results/state_traffic.json. Beside them the bare ways of a cohort's
+states on two devices, without any training: into the table of all clients that each device has, as the engine writes
+them; into one of the two tables; and from one device to the other.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import fedax
 from benchmarks.speed import clocked, quartiles, rounds_of, simulation
@@ -82,6 +91,55 @@ PARTS = {
 }
 
 
+def ways(repeats: int, clients: int = 100, cohort: int = 10, rounds: int = 20) -> dict[str, list[float]]:
+    """Milliseconds a round that states of workload A's size take to be written, and to travel."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("clients",))
+    same, spread = P(), P("clients")
+    shapes = [(784, 200), (200,), (200, 200), (200,), (200, 10), (10,)]
+    who = np.arange(cohort) * 7 % clients
+
+    def both(tables: Any, new: Any, r: Any) -> Any:
+        return [t.at[(who + r) % clients].set(v + r, mode="drop") for t, v in zip(tables, new, strict=True)]
+
+    def on_each_device(part: Any) -> Any:
+        specs = {"in_specs": (same, spread, same), "out_specs": same, "check_vma": False}
+        return jax.shard_map(part, mesh=mesh, **specs)
+
+    @on_each_device
+    def one(tables: Any, new: Any, r: Any) -> Any:
+        first = jax.lax.axis_index("clients") * (cohort // 2)
+
+        def write(j: Any, tables: Any) -> Any:
+            at = (jnp.asarray(who)[first + j] + r) % clients
+            return [jax.lax.dynamic_update_index_in_dim(t, v[j] + r, at, 0) for t, v in zip(tables, new, strict=True)]
+
+        return jax.lax.fori_loop(0, cohort // 2, write, tables)
+
+    @on_each_device
+    def travel(tables: Any, new: Any, r: Any) -> Any:
+        there = [jax.lax.ppermute(v + r, "clients", [(0, 1), (1, 0)]) for v in new]
+        return [t.at[0, 0].add(v.ravel()[0]) for t, v in zip(tables, there, strict=True)]
+
+    def program(way: Any) -> Any:
+        def run(tables: Any, new: Any) -> Any:
+            return jax.lax.fori_loop(0, rounds, lambda r, t: way(t, new, r), tables)
+
+        return jax.jit(run, donate_argnums=0)
+
+    tables = jax.device_put([np.zeros((clients, *s), np.float32) for s in shapes], NamedSharding(mesh, same))
+    new = jax.device_put([np.ones((cohort, *s), np.float32) for s in shapes], NamedSharding(mesh, spread))
+    programs = {"written to both tables": both, "written to one": one, "to the other device": travel}
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    made = {name: program(way) for name, way in programs.items()}
+    for repeat in range(repeats + 1):
+        for name, run in made.items():
+            began = time.perf_counter()
+            tables = jax.block_until_ready(run(tables, new))
+            if repeat:  # the first compiles
+                found[name].append(1e3 * (time.perf_counter() - began) / rounds)
+    return {name: quartiles(took) for name, took in found.items()}
+
+
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description="What a stateful round costs, part by part.")
@@ -95,11 +153,14 @@ def main() -> None:
             took = train(ROUNDS) / ROUNDS
             if repeat:  # the first compiles
                 seconds[name].append(took)
-    table = {}
+    table: dict[str, Any] = {}
     for name, took in seconds.items():
         times = quartiles([t / a for t, a in zip(took, seconds["FedAvg"], strict=True)])
         table[name] = {"ms a round": quartiles([1e3 * t for t in took]), "times FedAvg's": times}
         print(f"{name:32} {table[name]['ms a round'][1]:6.2f} ms   {times[1]:.2f} ({times[0]:.2f} to {times[2]:.2f})")
+    table["states alone, ms a round"] = ways(repeats)
+    for name, (low, middle, high) in table["states alone, ms a round"].items():
+        print(f"states {name:25} {middle:6.2f} ms   ({low:.2f} to {high:.2f})")
     RESULTS.write_text(json.dumps(table, indent=1) + "\n")
 
 
