@@ -435,7 +435,7 @@ def test_a_loss_that_is_no_number_stops_with_the_model_of_the_last_evaluation():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rounds": 0}, "rounds must be a whole number from 1 on, not 0"),
+        ({"rounds": 0}, "rounds must be a whole number from 1 to 2147483647, not 0"),
         ({"cohort": 7}, "cohort=7 is larger than the federation of 6 clients"),
         ({"cohort": 0}, "cohort must be"),
         ({"batch_size": -1}, "batch_size must be"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 import jax
@@ -31,7 +32,7 @@ from fedax.flower import Setting, client_app
 from fedax.flower.agreement import setting_of
 from fedax.flower.client_state import NAMES
 from fedax.flower.messages import Answer, Order, answer_content, flatten, read_answer, read_order, unflatten
-from fedax.flower.privacy import Privacy
+from fedax.flower.privacy_settings import Privacy
 from fedax.flower.rows import from_loader, own_rows
 from fedax.flower.server import serve
 from fedax.flower.worker import Worker
@@ -70,8 +71,20 @@ def close(a, b):
 
 
 def simulated(asked):
-    work = {name: getattr(asked, name) for name in (*WORK, "local_epochs", "weighted")}
+    work = {name: getattr(asked, name) for name in (*WORK, "local_epochs", "weighted", "availability")}
     return fedax.simulate(asked.problem, asked.federation, asked.algorithm, eval_on=["train"], **work)
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "SCAFFOLD"])
+def test_clients_that_are_there_sometimes_are_those_of_the_simulation(tmp_path, name):
+    """Chain, drop-outs and slow clients are functions of (seed, round), over a network as simulated."""
+    availability = fedax.Availability(leave=0.4, come=0.4, drop_out=0.3, slow=0.5, speed=0.5)
+    asked = setting(name, availability=availability, rounds=8, eval_every=1)
+    ours, theirs = run(tmp_path, asked), simulated(asked)
+    close(ours.model, theirs.model)
+    moved = [row["floats_up"] for row in theirs.history]
+    assert [row["floats_up"] for row in ours.history] == moved
+    assert len({b - a for a, b in itertools.pairwise(moved)}) > 1, "the cohorts differ in size"
 
 
 def by_hand(asked, cohorts):
@@ -254,6 +267,24 @@ def test_a_damaged_state(tmp_path, both):
         close(ours.model, theirs.model)
 
 
+def test_a_note_that_was_not_heard_is_said_again(tmp_path):
+    """The answer that told of the damage came too late: the next one tells of it, and none after that."""
+    asked = setting("SCAFFOLD", cohort=4, eval_every=9)
+
+    def damage(message, node):
+        if message.metadata.message_type != "train" or grid.client_of(node) != 1 or read_order(message).round != 1:
+            return "kept"
+        (path,) = tmp_path.glob("states/*/client-1/state.bin")
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        return "unheard"
+
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, damage)
+    run(tmp_path, asked, grid)
+    told = [line for line in log_of(tmp_path).splitlines() if "round " in line and "state.bin is damaged" in line]
+    assert len(told) == 1
+    assert "round 3: client 1" in told[0]
+
+
 def test_an_order_that_was_overtaken_is_refused(tmp_path):
     asked = setting("SCAFFOLD")
     worker = Worker(asked, 0, own_rows(asked, 0, None, {}), tmp_path)
@@ -323,7 +354,7 @@ CENTRE = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2), init=lambd
     ("problem", "why"),
     [
         (LEAST_SQUARES, "is left out: the problem does not take rows of x float32[7], y float32[]: "),
-        (CENTRE, "client 2) is refused: its rows are x float32[7], y float32[] and those of client 0 x float32[6]"),
+        (CENTRE, "is left out: its rows are x float32[7], y float32[] and those of the others x float32[6]"),
     ],
 )
 def test_rows_of_another_shape_are_refused(tmp_path, problem, why):
@@ -357,7 +388,7 @@ def test_a_full_disk_stops_the_client_and_not_the_run(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         return write_whole(path, content)
 
-    monkeypatch.setattr("fedax.flower.client_state.write_whole", full)
+    monkeypatch.setattr("fedax.flower.client_state.write_private", full)
     ours = run(tmp_path, asked)
     close(ours.model, by_hand(asked, [[0, 1, 3]] * 2))
     assert "the client's state cannot be written" in log_of(tmp_path)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedax.errors import FedaxError
-from fedax.flower.guard import Guard, norm
+from fedax.flower.guard import Guard
+from fedax.privacy.clipping import norm
 
 MODEL = {"0.w": np.zeros((2, 3), np.float32), "1.b": np.zeros(3, np.float32)}
 

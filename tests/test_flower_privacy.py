@@ -14,14 +14,19 @@ import pytest
 from scipy import integrate, optimize, stats
 
 import fedax
+from dp_formulas import epsilon, renyi_fixed, renyi_poisson
 from fedax.algorithms import ALGORITHMS
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
+from fedax.client.public_parts import public_parts
 from fedax.client.round import Client
 from fedax.errors import FedaxError
-from fedax.flower.guard import norm
 from fedax.flower.messages import flatten
-from fedax.flower.privacy import Privacy, clip, epsilon, noise, public_parts, renyi_fixed, renyi_poisson
+from fedax.flower.privacy_settings import Privacy
+from fedax.privacy.accounting import Guarantee, known_epsilon, secret_epsilon
+from fedax.privacy.clipping import clip, norm
+from fedax.privacy.secret_cohorts import secret_draw
+from fedax.privacy.secure_noise import add_noise
 from fedax.testing.targets import make
 from fedax.vectors import Vector
 
@@ -128,16 +133,46 @@ def test_clipping_shortens_the_whole_upload_and_keeps_its_direction() -> None:
     assert norm({"w": free["0.w"]}) == pytest.approx(0.1, rel=1e-6)
 
 
-def test_noise_is_gaussian_of_the_stated_size_and_depends_on_secret_and_round_alone() -> None:
-    mean = {"a": np.zeros(40_000, np.float32), "b": np.zeros((100, 100), np.float32), "t": np.float32(3.0) * np.ones(2)}
-    noisy = noise(mean, 2.0, 1.5, 6, (11, 4), public={"t"})
+def test_noise_is_gaussian_of_the_stated_size_on_a_grid_and_never_the_same() -> None:
+    mean = {"a": np.zeros(40_000, np.float32), "b": np.zeros((100, 100)), "t": np.float32(3.0) * np.ones(2)}
+    noisy = add_noise(mean, 0.5, public={"t"})
     drawn = np.concatenate([noisy["a"], noisy["b"].ravel()])
-    assert stats.kstest(drawn, "norm", args=(0.0, 2.0 * 1.5 / 6)).pvalue > 1e-3
+    assert stats.kstest(drawn, "norm", args=(0.0, 0.5)).pvalue > 1e-6
     np.testing.assert_array_equal(noisy["t"], mean["t"])
-    np.testing.assert_array_equal(noise(mean, 2.0, 1.5, 6, (11, 4))["a"], noisy["a"])
-    for other in ((11, 5), (12, 4)):
-        assert abs(np.corrcoef(noise(mean, 2.0, 1.5, 6, other)["a"], noisy["a"])[0, 1]) < 0.03
+    fine = noisy["b"] * 2.0**21  # the grid of noise 2^-1
+    np.testing.assert_array_equal(fine, np.rint(fine))
+    assert abs(np.corrcoef(add_noise(mean, 0.5)["a"], noisy["a"])[0, 1]) < 0.03
     assert not np.array_equal(noisy["a"][:10_000], noisy["b"].ravel())
+
+
+@pytest.mark.parametrize(("noise", "times"), [(2.2, 3), (4.0, 20), (8.0, 1000)])
+def test_known_cohorts_have_the_figure_of_our_own_formula(noise: float, times: int) -> None:
+    assert known_epsilon(noise, 1e-5, times) == pytest.approx(epsilon(times, 1.0, noise, 1e-5, "fixed"), rel=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "cohort", "rounds"), [(2.2, 10, 1000), (4.0, 50, 200), (4.0, 500, 50)])
+def test_secret_cohorts_are_within_our_own_formulas(noise: float, cohort: int, rounds: int) -> None:
+    """At most our bound, which leaves out sharper terms; no less than cohorts by chance, one client more or less."""
+    ours = epsilon(rounds, cohort / 1000, noise, 1e-5, "fixed")
+    least = epsilon(rounds, cohort / 1000, noise, 1e-5, "poisson")
+    assert least < secret_epsilon(noise, 1e-5, rounds, cohort, 1000) <= ours * (1 + 1e-6)
+
+
+def test_the_figure_is_not_the_flattering_one_unless_cohorts_are_secret() -> None:
+    """50 of 1,000 clients, 200 rounds, noise 4: the busiest client takes part about twenty times."""
+    work = {"uploads": 22, "rounds": 200, "cohort": 50, "clients": 1000}
+    known, secret = Guarantee(4.0, 1e-5).epsilon(**work), Guarantee(4.0, 1e-5, "secret").epsilon(**work)
+    assert secret < 4
+    assert 12 < known < 14
+    assert Privacy(clip=1.0, noise=4.0).guarantee == Guarantee(4.0, 1e-5, "known")
+
+
+def test_secret_cohorts_are_even_and_need_the_secret() -> None:
+    drawn = [secret_draw(b"a" * 32, round, 5, range(20)) for round in range(400)]
+    counts = np.bincount(np.concatenate(drawn), minlength=20)
+    assert stats.chisquare(counts).pvalue > 1e-6
+    other = [secret_draw(b"b" * 32, round, 5, range(20)) for round in range(400)]
+    assert sum(a == b for a, b in zip(drawn, other, strict=True)) < 5
 
 
 def client_of(loss: Callable[[Any, Any], Any]) -> Client:
@@ -154,7 +189,7 @@ def test_every_method_uploads_changes(method: str) -> None:
     algorithm = make(ALGORITHMS[method])
     learning = client_of(lambda w, b: jnp.mean((b["x"] @ w["w"]) ** 2))
     public = public_parts(learning, algorithm, X0)
-    assert bool(public) == (method in {"FedDualAvg", "FedMiD", "FedCM"})
+    assert bool(public) == algorithm.sends_way == (method in {"FedDualAvg", "FedMiD", "FedCM"})
     idle = client_of(lambda w, b: 0.0 * jnp.sum(w["w"]) * jnp.sum(b["x"]))
     message, state = algorithm.broadcast(algorithm.init(X0)), algorithm.client_init(X0)
     upload = flatten(jax.jit(lambda: idle.work(algorithm, message, state)[0])())
@@ -188,7 +223,7 @@ def test_what_is_asked_for() -> None:
     assert Privacy.of({"rounds": 3}) is None
     assert Privacy.of({"clip": 0.0, "noise": 0.0, "delta": 1e-5}) is None
     assert Privacy.of({"clip": 0.5}) == Privacy(clip=0.5)
-    assert Privacy(clip=1.0).epsilon(rounds=1, rate=1.0) == math.inf
+    assert Privacy(clip=1.0).guarantee.epsilon(uploads=1, rounds=1, cohort=1, clients=1) == math.inf
     with pytest.raises(FedaxError, match="weighted is true"):
         Privacy(clip=1.0, noise=1.0).refuse(weighted=True)
     Privacy(clip=1.0).refuse(weighted=True)

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,11 +158,51 @@ def test_renewing_keeps_authority_hosts_and_nodes(keys: Path) -> None:
         assert len(check(keys, host)) == 4
 
 
+def days_later(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """Let the module's clock be ahead of this one's."""
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]
+            return datetime.datetime.now(tz) + days * DAY
+
+    ahead = SimpleNamespace(datetime=Later, timedelta=datetime.timedelta, UTC=datetime.UTC)
+    monkeypatch.setattr("fedax.flower.certificates.datetime", ahead)
+
+
+def test_a_certificate_that_has_expired_is_renewed_and_sites_need_nothing(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = (keys / "ca.crt").read_bytes()
+    for days in (100, 200, 3000):
+        days_later(monkeypatch, days)
+        with pytest.raises(FedaxError, match=r"server.crt expired on .* --renew"):
+            check(keys)
+        renew(keys)
+        assert len(check(keys, "fed.example.org")) == 4
+        assert (keys / "ca.crt").read_bytes() == authority
+    days_later(monkeypatch, 3700)
+    with pytest.raises(FedaxError, match="days is 90: the authority ends in 39 days"):
+        renew(keys)
+    renew(keys, days=30)
+
+
+@pytest.mark.parametrize(("end", "announced"), [(29, True), (31, False)])
+def test_the_end_of_a_certificate_is_announced_30_days_before(keys: Path, end: int, announced: bool) -> None:
+    certify(keys, -60, end)
+    words = f", which is in {end - 1} days: renew it"
+    assert (words in check(keys)[1]) == announced
+    with listening(keys) as port:
+        assert (words in handshake(keys, f"localhost:{port}")) == announced
+
+
 def test_bad_requests_get_one_sentence(keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ([str(keys)], "already holds something"),
         ([str(tmp_path / "new"), "--nodes", "0"], "nodes is 0"),
         ([str(tmp_path / "new"), "--days", "0"], "days is 0"),
+        ([str(tmp_path / "new"), "--days", "99999999"], "days is 99999999"),
+        ([str(tmp_path / "new"), "--nodes", "1000000000"], "nodes is 1000000000"),
         ([str(tmp_path / "new"), "--host", "fed.example.org:8000"], "without a port"),
         ([str(tmp_path / "new"), "--renew"], "ca.crt is missing"),
     ]:

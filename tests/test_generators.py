@@ -94,6 +94,18 @@ def test_pfedfbe_lasso_two_has_two_halves_of_its_own_on_each_client():
     assert federation.info["truth"]["intercept"] == 0
 
 
+def test_common_places_are_one_truth_for_all_clients():
+    common = lasso("pfedfbe-II", places="common", noise=0.0, rows=20)
+    weights = common.info["truth"]["weights"]
+    assert weights.shape == (1024,)
+    assert (np.count_nonzero(weights == 1), np.count_nonzero(weights == 0.5)) == (8, 2)
+    for client in (0, 29):  # without noise every client's rows obey that truth
+        rows = common.client(client)
+        np.testing.assert_allclose(rows["x"] @ weights, rows["y"], atol=1e-4)
+    own = lasso("pfedfbe-II", noise=0.0, rows=20)
+    np.testing.assert_array_equal(own.client(3)["x"], common.client(3)["x"])  # nothing else is drawn otherwise
+
+
 def test_pfedfbe_matrices_have_a_fifth_singular_value_of_their_own():
     federation = low_rank("pfedfbe")
     weights = federation.info["truth"]["weights"]

@@ -50,7 +50,7 @@ def test_files_of_the_same_name_mean_the_same():
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in METHODS if p.stem not in ("__init__", "base", "claims", "aggregation", "with_model_state")],
+    [p for p in METHODS if p.stem not in ("__init__", "base", "claims", "aggregation", "attacks", "with_model_state")],
     ids=lambda p: p.stem,
 )
 def test_a_method_uses_vectors_only(path):

@@ -126,6 +126,8 @@ def test_bad_input_gets_one_sentence(shared, federation):
     with pytest.raises(FedaxError, match="there is no shared model: client must say"):
         local.predict(new)
     assert local.predict(new, client="oslo").shape == (3,)
+    with pytest.raises(FedaxError, match="unknown client '7'"):
+        local.predict(new, client=7)
 
 
 def test_a_run_without_a_table_cannot_predict(tmp_path, capsys):
@@ -168,7 +170,10 @@ def test_the_command_line_and_an_export_predict_the_same(federation, tmp_path, c
         assert done.returncode == 0, done.stderr
         wanted = result.predict_proba(new, client=client[0] if client else None)[:, 1]
         np.testing.assert_allclose(pandas.read_csv(out)["probability_yes"], wanted, rtol=1e-4)
+        assert pandas.read_csv(out)["case_id"].tolist() == new["case_id"].tolist()
     (tmp_path / "new.csv").write_text("age\nold\n")
+    done = subprocess.run([sys.executable, program, file + "x", out], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr[:7]) == (2, "error: ")
     done = subprocess.run([sys.executable, program, file, out], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "are missing from the table" in done.stderr

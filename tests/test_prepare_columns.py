@@ -251,7 +251,52 @@ def test_whole_numbers_with_gaps_ask_for_the_task():
     assert from_table(gaps, label="days", partition=IID(2), missing="fill").info["classes"] == 2
 
 
+@pytest.mark.parametrize(
+    ("label", "outcome"),
+    [
+        (["NA", "yes", "no"] * 20, ("no", "yes")),  # a class called NA would be a slip
+        (["NA", "True", "False"] * 20, (False, True)),
+        (["none", "mild", "severe"] * 20, ("mild", "none", "severe")),
+        (["high", *map(str, range(59))], "the label 'y' has 'high' at row 1: it must be a number"),
+        ([f"case {i}" for i in range(60)], "the label 'y' has 60 values in 60 rows: classes must repeat"),
+        ([np.inf] + [0.0, 1.0] * 29 + [0.0], "the label 'y' has infinity at row 1"),
+        (["NA"] * 60, "the label 'y' is missing in all 60 rows"),
+    ],
+)
+def test_words_and_slips_among_labels(label, outcome):
+    frame = pandas.DataFrame({"v": np.arange(60) * 0.5, "y": label})
+    table = {"label": "y", "partition": IID(2), "missing": "fill"}
+    if isinstance(outcome, str):
+        with pytest.raises(FedaxError, match=outcome):
+            from_table(frame, **table)
+    else:
+        assert from_table(frame, **table).info["preparation"].labels == outcome
+
+
 # Bad input: all at once, one sentence each
+
+
+def test_slips_that_hide_a_column_are_named():
+    """Neither a year typed twice nor a cell of another scale may make all other cells of its column the same."""
+    frame = patients().assign(sodium=np.where(np.arange(200) == 3, 1e10, 140.0 + np.arange(200) % 7))
+    with pytest.raises(FedaxError, match=r"column 'sodium' has the absurd value 1e\+10 at row 4"):
+        from_table(frame, **GOOD, missing="fill")
+    made = from_table(patients(), **GOOD, missing="fill").info["preparation"]
+    with pytest.raises(FedaxError, match=r"column 'age' has the absurd value 1e\+17 at row 1"):
+        made.transform(patients(1).assign(age=1e17))  # one row: what is usual is known from training
+    codes = frame.assign(sodium=140.0, ward_number=np.where(np.arange(200) == 1, np.inf, np.arange(200) % 3))
+    with pytest.raises(FedaxError, match="column 'ward_number' has infinity at row 2"):
+        from_table(codes, **GOOD, missing="fill", categorical=["ward_number"])
+    mixed = frame.assign(sodium=140.0, seen=["2024-01-01", "02.01.2024"] * 100)
+    with pytest.raises(FedaxError, match=r"column 'seen' has '02.01.2024' at row 2: it must be a date"):
+        from_table(mixed, **GOOD, missing="fill", dates=["seen"])
+
+
+def test_what_looks_missing_among_words_is_said(caplog):
+    frame = patients().assign(unit=["A", "?", "B", "C"] * 50, smokes=["true", "NA", "false", ""] * 50)
+    made = from_table(frame, **GOOD, missing="fill").info["preparation"]
+    assert "column 'unit' has '?' in 50 cells: only an empty cell is missing among words" in caplog.text
+    assert "smokes" in made.features  # true, false and missing cells
 
 
 def test_all_problems_of_a_file_are_told_at_once(tmp_path):
@@ -369,12 +414,13 @@ def test_a_wide_table():
 def test_data_info_shows_columns_before_a_run(tmp_path, capsys):
     path = tmp_path / "patients.csv"
     frame = patients().astype({"crp": object})
-    frame.loc[5, "crp"] = "high"
+    frame.loc[5, "crp"], frame.loc[7, "blood"] = "high", "?"
     frame.to_csv(path, index=False)
     assert invoke(["data", "info", str(path)]) == 0
     shown = capsys.readouterr().out
     for words in ("200 rows, 10 columns", "patient_id", "left out", "free text", "category", "date"):
         assert words in shown
     assert "column 'crp' has 'high' at row 6" in shown
+    assert "column 'blood' has '?' in 1 cells: only an empty cell is missing among words" in shown
     assert 'missing = "fill" fills them in' in shown
     assert invoke(["data", "info", str(tmp_path / "nowhere.csv")]) == 2

@@ -17,6 +17,7 @@ from fedax.algorithms import ALGORITHMS
 from fedax.engine.newcomers import hold_out
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients, Moment, describe, helped, interval, over_seeds, table
+from fedax.evaluation.signed_rank import signed_rank
 from fedax.experiments import parse
 from fedax.experiments import run as run_experiment
 from fedax.report import groups, protocol, read_all
@@ -310,3 +311,18 @@ def test_a_client_too_small_for_the_split_is_named(caplog):
     caplog.clear()
     fedax.Federation.from_clients(clients[:1], split=(0.7, 0.1, 0.2))
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("count", "steps"), [(1, 0), (5, 0), (12, 0), (25, 0), (26, 0), (80, 0), (8, 3), (40, 5)], ids=str
+)
+def test_the_signed_rank_test_is_scipys(count, steps):
+    for seed in range(10):
+        gain = np.random.default_rng(seed).normal(0.3, 1, count)
+        if steps:  # with ties, and zeros
+            gain = np.round(gain * steps) / steps
+            gain[0] = 1
+        exact = count <= 25 and not steps
+        expected = stats.wilcoxon(gain, method="exact" if exact else "approx").pvalue
+        assert signed_rank(gain) == pytest.approx(expected, rel=1e-12)
+    assert signed_rank(np.zeros(3)) == 1.0

@@ -25,10 +25,11 @@ from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, savin
 from fedax.papers.reproductions import docs_page as page
 from fedax.papers.reproductions.a9a_table import METHODS
 from fedax.papers.reproductions.description import Quantity, Scale, described
-from fedax.papers.reproductions.figures_of_runs import quickest
+from fedax.papers.reproductions.figures_of_runs import quickest, spread
 from fedax.papers.reproductions.merging import merged
 from fedax.papers.reproductions.reproducing import carry_out
 from fedax.papers.reproductions.special import MEASURES
+from fedax.papers.reproductions.verdict import Judged
 from fedax.papers.reproductions.wording import shown
 from fedax.runs.files import write_json
 
@@ -160,6 +161,58 @@ def verdicts(*ours: float | Measured, **more: Any) -> tuple[list[str], list[bool
 )
 def test_the_rule(ours: tuple[float, ...], rows: list[str], claims: list[bool | None], whole: str) -> None:
     assert verdicts(*ours) == (rows, claims, whole)
+
+
+def judged(left: Measured, right: Measured | float, relation: str = "larger") -> Judged:
+    """A claim about A and B, or A and a number."""
+    than = right if isinstance(right, float) else "B"
+    one = described("two", table(figures=[], claim=[{relation: "A", "than": than}]))
+    numbers = {"A (test accuracy)": left, **({"B (test accuracy)": right} if isinstance(right, Measured) else {})}
+    return judge(one, "paper", numbers).claims[0]
+
+
+def test_claims_are_judged_seed_by_seed() -> None:
+    """Seeds that move both sides alike leave a small difference clear; its interval is Student's, by hand."""
+    a, b = spread([90.0, 80.0, 70.0]), spread([89.0, 78.8, 69.2])
+    assert a is not None
+    assert b is not None
+    assert a.half is not None
+    assert a.half > 20
+    found = judged(a, b)
+    assert (found.holds, found.clear) == (True, True)
+    assert found.difference == pytest.approx(1.0)
+    assert found.half == pytest.approx(4.302653 * 0.2 / 3**0.5, rel=1e-5)
+    unpaired = judged(dataclasses.replace(a, values=()), dataclasses.replace(b, values=()))
+    assert (unpaired.holds, unpaired.clear) == (True, False)
+    c = spread([91.0, 79.0, 69.9])
+    assert c is not None
+    assert (judged(a, c).holds, judged(a, c).clear) == (True, False)  # one seed stands the other way
+    assert judged(a, 60.0).half == pytest.approx(a.half)
+    assert judged(Measured(90.0), Measured(80.0)).clear is None
+
+
+def test_targets_that_are_never_reached_have_an_order() -> None:
+    quick, never = spread([20.0, 30.0]), spread([math.inf, math.inf])
+    assert quick is not None
+    assert never is not None
+    assert (judged(quick, never, "smaller").holds, judged(quick, never, "smaller").clear) == (True, True)
+    sometimes = spread([10.0, math.inf])
+    assert sometimes is not None
+    assert (judged(quick, sometimes, "smaller").holds, judged(quick, sometimes, "smaller").clear) == (True, False)
+
+
+def test_a_tie_does_not_contradict_the_best() -> None:
+    assert judged(Measured(1.0), Measured(1.0), "at_least").holds is True
+    assert judged(Measured(1.0), Measured(1.0), "larger").holds is False
+    assert judged(Measured(0.9), Measured(1.0), "at_least").holds is False
+    assert judged(Measured(0.9), Measured(1.0), "at_most").holds is True
+
+
+def test_what_stands_aside_is_judged_but_not_counted() -> None:
+    claims = [{"larger": "A", "than": "B"}, {"larger": "C", "than": "A", "aside": True}]
+    assert verdicts(90.0, 80.0, 79.5, claim=claims) == (["agrees"] * 3, [True, False], "agrees")
+    figures = [{"values": {"A": 90.0, "B": 80.0}}, {"values": {"C": 99.0}, "aside": True}]
+    assert verdicts(90.0, 80.0, 70.0, figures=figures)[2] == "agrees"
 
 
 def test_without_claims_the_figures_decide() -> None:

@@ -440,3 +440,18 @@ def test_augmentation_is_what_the_file_says(type_: Fedax) -> None:
     Path("whole.toml").write_text(text.replace("batch_size = 5\n", ""))
     said = type_("run", "whole.toml", "--set", "problem.augment=flip-crop")
     assert said.err == "error: problem.augment is 'flip-crop': it changes minibatches, so batch_size must be given\n"
+
+
+def test_a_forged_finished_is_not_believed(tmp_path, monkeypatch, caplog):
+    """A status that says finished where there is no result: the run goes on to its end."""
+    monkeypatch.chdir(tmp_path)
+    tables = '[data]\nname = "iris"\n[model]\nname = "linear"\n[algorithm]\nname = "FedAvg"\nlr = 0.1\n'
+    Path("iris.toml").write_text(f"rounds = 2\nbatch_size = 8\n{tables}")
+    assert invoke(["run", "iris.toml", "--out", "run", "--quiet"]) == 0
+    Path("run/result.json").unlink()
+    model = Path("run/model.safetensors").read_bytes()
+    Path("run/model.safetensors").unlink()
+    assert invoke(["resume", "run", "--quiet"]) == 0
+    assert "its files do not" in caplog.text
+    assert Path("run/result.json").is_file()
+    assert Path("run/model.safetensors").read_bytes() == model

@@ -100,3 +100,14 @@ def test_a_narrow_terminal_does_without_some_columns_and_says_so(monkeypatch: py
     assert shown(80)[1:3] == ["name", "rows"]
     assert " ".join(shown(80)).endswith("a[1] 1 a terminal of 110 columns shows of [b] too")
     assert shown(120)[-3:] == ["a[1]", "1", "x"]
+
+
+def test_a_bar_says_that_its_programs_are_compiled_until_the_first_round(tmp_path):
+    run = Run("FedAvg", 0, tmp_path)
+    with watch(Console(file=io.StringIO(), force_terminal=True, width=120), quiet=False) as live:
+        live.begin([run], 4)
+        live.start(run)
+        bar = live.bars.tasks[-1]
+        assert bar.fields["metrics"] == "compiling"
+        live.advance(1)
+        assert (bar.fields["metrics"], bar.completed) == ("", 1)

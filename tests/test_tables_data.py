@@ -120,7 +120,7 @@ GOOD = {"label": "ill", "client": "hospital", "categorical": ["blood"]}
             {"features": ["ill"], "categorical": None},
             "features is ['ill']: there must be at least 1, none of them the label",
         ),
-        (None, {"client": "ill"}, "none of them the label or the client column"),
+        (None, {"client": "ill"}, "label, client and weights are 'ill', 'ill': each must be a column of its own"),
         (None, {"label": 3}, "label is 3: it must be text"),
         (("oslo,40", "oslo,"), {}, "{path}: cells are missing: 'age' in 1 of 6 rows (first row 3)"),
         (("0,yes", ",yes"), {}, "{path}: cells are missing: 'blood' in 1 of 6 rows (first row 3)"),

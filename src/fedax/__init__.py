@@ -17,6 +17,8 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from fedax import algorithms, data, evaluation, models, schedules
     from fedax.algorithms import *
+    from fedax.algorithms.attacks import Attack
+    from fedax.client.availability import Availability
     from fedax.data import Federation
     from fedax.engine import History, Result, Simulation, grid, load, simulate, stream, sweep
     from fedax.engine.compare import compare
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from fedax.problem import Problem
     from fedax.problem.oracle import Oracle
     from fedax.runtime import configure
+    from fedax.selection import Recommendation, recommend
     from fedax.vectors import Mixture, Vector
 
 _ROOMS = (
@@ -41,6 +44,8 @@ _ROOMS = (
 )
 _WINGS = {"theory": "fedax.papers.theory", "reproductions": "fedax.papers.reproductions"}
 _NAMES = {
+    "Attack": "fedax.algorithms.attacks",
+    "Availability": "fedax.client.availability",
     "Federation": "fedax.data",
     "DivergedError": "fedax.errors",
     "FedaxError": "fedax.errors",
@@ -56,6 +61,8 @@ _NAMES = {
     "sweep": "fedax.engine",
     "stream": "fedax.engine",
     "configure": "fedax.runtime",
+    "Recommendation": "fedax.selection",
+    "recommend": "fedax.selection",
     "Mixture": "fedax.vectors",
     "Vector": "fedax.vectors",
 }

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
 
 class FedaxError(ValueError):
-    """Base class of every error that Fedax raises on purpose."""
+    """Base class of every error that Fedax raises on purpose; its message is one line, whatever values it shows.
+
+    >>> str(FedaxError("x is [1\\n 2]: it must be a number"))
+    'x is [1 2]: it must be a number'
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(re.sub(r"\s*\n\s*", " ", str(message)))
 
 
 class DivergedError(FedaxError):

@@ -10,11 +10,11 @@ import dataclasses
 import functools
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 
 from fedax.errors import FedaxError, unknown
 
@@ -52,6 +52,12 @@ def check_value(name: str, hint: Any, value: Any) -> None:
             raise unknown(name, value, [str(allowed) for allowed in inside])
     elif origin is Annotated and inside[0] in (int, float):
         _check_number(name, inside[0], inside[1:], value)
+    elif origin is Annotated and get_origin(inside[0]) is Sequence:
+        least = next((bound.min_length for bound in inside[1:] if isinstance(bound, MinLen)), 0)
+        if isinstance(value, str) or not isinstance(value, Sequence) or len(value) < least:
+            raise FedaxError(f"{name} must be a list of at least {least}, not {value!r}")
+        for part in value:
+            check_value(name, get_args(inside[0])[0], part)
     elif hint is bool and not isinstance(value, bool | np.bool_):
         raise FedaxError(f"{name} must be true or false, not {value!r}")
 
@@ -60,25 +66,29 @@ def _check_number(name: str, kind: type, bounds: tuple[Any, ...], value: Any) ->
     numbers = int | np.integer if kind is int else int | float | np.integer | np.floating
     low = next((b for b in bounds if isinstance(b, Ge | Gt)), None)
     high = next((b.lt for b in bounds if isinstance(b, Lt)), None)
+    last = next((b.le for b in bounds if isinstance(b, Le)), None)
     good = isinstance(value, numbers) and not isinstance(value, bool)
     if isinstance(low, Ge):
         good = good and value >= low.ge
     elif isinstance(low, Gt):
         good = good and value > low.gt
-    if good and (high is None or value < high):
+    if good and (high is None or value < high) and (last is None or value <= last):
         return
-    raise FedaxError(f"{name} must be {_allowed(kind, low, high)}, not {value!r}")
+    raise FedaxError(f"{name} must be {_allowed(kind, low, high, last)}, not {value!r}")
 
 
-def _allowed(kind: type, low: Any, high: Any) -> str:
+def _allowed(kind: type, low: Any, high: Any, last: Any = None) -> str:
     """The numbers that are allowed, in words.
 
     >>> _allowed(int, Ge(1), None), _allowed(float, Gt(0), None), _allowed(float, Ge(0), 1)
     ('a whole number from 1 on', 'a number above 0', 'a number in [0, 1)')
     """
     what = "a whole number" if kind is int else "a number"
-    if high is not None:
-        return f"{what} in [{low.ge}, {high})"
+    if kind is int and high is not None:
+        return f"{what} from {low.ge} to {high - 1}"
+    if high is not None or last is not None:
+        first = f"({low.gt}" if isinstance(low, Gt) else f"[{low.ge}"
+        return f"{what} in {first}, {f'{high})' if last is None else f'{last}]'}"
     if isinstance(low, Gt):
         return f"{what} above {low.gt}"
     return f"{what} from {low.ge} on"

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from fedax.errors import FedaxError, unknown
+from fedax.own_code import place, words
 
 
 def is_outside(name: object) -> bool:
@@ -86,8 +87,9 @@ def call(name: str, function: Callable[..., Any], options: Mapping[str, Any], **
         return function(**values)
     except FedaxError:
         raise
-    except Exception as error:
-        raise FedaxError(f"{name} fails: {_words(error)}") from error
+    except (Exception, SystemExit) as error:
+        where = place(error)
+        raise FedaxError(f"{name} fails{f' in {where}' if where else ''}: {words(error)}") from error
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -156,7 +158,7 @@ def _importing(what: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise FedaxError(f"{what} cannot be imported: {_words(error)}") from error
+        raise FedaxError(f"{what} cannot be imported: {words(error)}") from error
     finally:
         if here in sys.path:
             sys.path.remove(here)
@@ -173,8 +175,3 @@ def _checked(check: Callable[[Any], bool], value: Any) -> bool:
         return bool(check(value))
     except Exception:
         return False
-
-
-def _words(error: BaseException) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

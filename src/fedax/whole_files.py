@@ -1,9 +1,12 @@
-"""Files that are whole or not there: written under another name in the same directory, then renamed."""
+"""Files that are whole or not there: written under another name in the same directory, then renamed; and read only
+where they are files."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +29,28 @@ def aside(path: Path) -> Iterator[Path]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def read_regular(path: Path) -> bytes:
+    """The bytes of a file; a pipe or a device, which may never end, is an OSError.
+
+    >>> read_regular(Path("/dev/null"))
+    Traceback (most recent call last):
+    OSError: [Errno 22] not a regular file: '/dev/null'
+    """
+    if not is_regular(path):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.read_bytes()
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path names neither a pipe nor a device nor a socket; what is missing is an OSError.
+
+    >>> is_regular(Path("/dev/null"))
+    False
+    """
+    kind = path.stat().st_mode
+    return stat.S_ISREG(kind) or stat.S_ISDIR(kind)
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:

@@ -32,6 +32,7 @@ from fedax.algorithms.minibatch import MinibatchSGD as MinibatchSGD
 from fedax.algorithms.perfedavg import PerFedAvg as PerFedAvg
 from fedax.algorithms.pfedfbe import PFedFBE as PFedFBE
 from fedax.algorithms.pfedme import PFedMe as PFedMe
+from fedax.algorithms.private import Private as Private
 from fedax.algorithms.robust import Robust as Robust
 from fedax.algorithms.scaffold import SCAFFOLD as SCAFFOLD
 from fedax.errors import FedaxError, unknown

@@ -74,21 +74,28 @@ def number(
     optional: bool = False,
     example: float | None = None,
     tune: Tune = None,
+    around: float | None = None,
 ) -> Any:
     """A numeric hyper-parameter: a pytree leaf, checked against an interval such as "(0, 1]".
 
     example: what the conformance suite takes for one without a default, on problems with L = 2.
     tune: what `fedax compare --tune` tries: `times(...)` of the file's value, or the values; None to leave it alone.
+    around: for one without a default, the value that `fedax recommend` searches around.
     """
     if not _INTERVAL.fullmatch(interval):
         raise ValueError(f"not an interval: {interval}")
-    metadata = {"interval": interval, "optional": optional, "example": example, "tune": tune}
+    metadata = {"interval": interval, "optional": optional, "example": example, "tune": tune, "around": around}
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def rate(*, default: Any = dataclasses.MISSING, optional: bool = False, tune: Tune = None) -> Any:
-    """A learning rate: a positive number or a schedule. One named lr is tuned even where nothing says so."""
-    metadata = {"interval": "(0, inf)", "optional": optional, "schedule": True, "tune": tune}
+def rate(
+    *, default: Any = dataclasses.MISSING, optional: bool = False, tune: Tune = None, around: float | None = None
+) -> Any:
+    """A learning rate: a positive number or a schedule. One named lr is tuned even where nothing says so.
+
+    around: for one without a default, the value that `fedax recommend` searches around.
+    """
+    metadata = {"interval": "(0, inf)", "optional": optional, "schedule": True, "tune": tune, "around": around}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -222,6 +229,9 @@ class Algorithm:
     lockstep: ClassVar[bool] = False  #: every client must take the same number of local steps
     #: "mean", or a function of the uploads, stacked along a first axis, and their weights (0 where there is no client)
     aggregate: Any = "mean"
+    #: an upload is (change, way), and the second, how far a client has travelled, depends on no row
+    sends_way: ClassVar[bool] = False
+    privacy: Any = None  #: what noise on uploads is to guarantee: noise, delta and cohorts, as `Private` has them
     claims: ClassVar[tuple[Claim, ...]] = ()  #: identities that the conformance suite checks
 
     def init(self, x0: Vector) -> Any:

@@ -42,7 +42,7 @@ class Ditto(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("[0, inf)", example=1.0, tune=WEIGHT)
+    lam: float = number("[0, inf)", example=1.0, tune=WEIGHT, around=0.3)
     personal_lr: Rate | None = rate(default=None, optional=True)
     personal_steps: int | None = integer("[1, inf)", default=None, optional=True)
 

@@ -32,7 +32,8 @@ from typing import Any
 
 from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, flag, number, rate
 from fedax.algorithms.claims import Reduction
-from fedax.bounds import Given, Theorem, theorem_3_1, theorem_b_21
+from fedax.bounds import Given, Theorem, theorem_3_1, theorem_b_21, theorem_b_22
+from fedax.errors import FedaxError
 from fedax.vectors import Vector, maximum, sqrt
 
 
@@ -54,7 +55,7 @@ class FedAc(Algorithm):
     """
 
     lr: Rate = rate()
-    mu: float = number("(0, inf)", tune=WEIGHT)
+    mu: float = number("(0, inf)", tune=WEIGHT, around=0.01)
     variant: str = choice("I", "II", "vanilla", default="I")
     augment: bool = flag(default=False)
 
@@ -101,9 +102,16 @@ class FedAc(Algorithm):
 
     @classmethod
     def theorem(cls, given: Given) -> Theorem:
-        """Theorem 3.1 for a strongly convex loss, else Theorem B.21, whose weight of the anchor is taken for mu."""
+        """Theorem 3.1 for a strongly convex loss, else B.21 or B.22, whose weight of the anchor is taken for mu.
+
+        Part (a) and B.21 are about variant I, part (b) and B.22 about variant II; the vanilla one has no theorem.
+        """
+        variant = given.choices.get("variant", "I")
+        if variant == "vanilla":
+            raise FedaxError("the thesis has no theorem on the vanilla variant: its acceleration is not stable")
         if given.mu > 0:
-            bound = given.into(theorem_3_1, potential=given.Delta + given.mu / 2 * given.B**2)
+            distance = given.mu / (2 if variant == "I" else 6) * given.B**2
+            bound = given.into(theorem_3_1, potential=given.Delta + distance, variant=variant)
             return Theorem(bound, {"lr": bound.lr, "mu": given.mu})
-        bound, weight = given.into(theorem_b_21)
+        bound, weight = given.into(theorem_b_21 if variant == "I" else theorem_b_22)
         return Theorem(bound, {"lr": bound.lr, "mu": weight, "augment": True})

@@ -53,7 +53,7 @@ class FedADMM(Algorithm):
     """
 
     lr: Rate = rate()
-    eta: float = number("(0, inf)", tune=WEIGHT)
+    eta: float = number("(0, inf)", tune=WEIGHT, around=1.0)
 
     composite = True
     reference = "Wang, Marella and Anderson 2022, Algorithm 2"
@@ -117,7 +117,7 @@ class FedPD(FedADMM):
     """
 
     lr: Rate = rate()
-    eta: float = number("(0, inf)", tune=WEIGHT)
+    eta: float = number("(0, inf)", tune=WEIGHT, around=1.0)
     skip: float = number("[0, 1)", default=0.0)
 
     needs_all = True  # its duals are those of every client

@@ -44,6 +44,7 @@ class FedCM(Algorithm):
     server_lr: Rate = rate(default=1.0)
 
     reference = "Xu et al. 2021 (FedCM)"
+    sends_way = True
     claims = (Reduction("FedAvg", when={"alpha": 1.0}),)
 
     def init(self, x0: Vector) -> tuple[Vector, Vector]:

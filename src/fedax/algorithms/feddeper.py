@@ -55,7 +55,7 @@ class FedDeper(Algorithm):
     """
 
     lr: Rate = rate()
-    rho: float = number("[0, inf)", tune=WEIGHT)
+    rho: float = number("[0, inf)", tune=WEIGHT, around=0.01)
     lam: float = number(PROVEN, default=0.5)
 
     personalised = True

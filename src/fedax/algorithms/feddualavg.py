@@ -62,6 +62,7 @@ class FedDualAvg(Mirrored, Algorithm):
 
     composite = True
     reference = "Yuan's thesis, Algorithms 6 and 8"
+    sends_way = True
     claims = (
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False}),
         Reduction("FedAvg", when={"mirror": "euclidean", "average": False, "client_prox": False}),
@@ -116,11 +117,17 @@ class FedDualAvg(Mirrored, Algorithm):
 
     @classmethod
     def theorem(cls, given: Given) -> Theorem:
-        """Theorem 4.7 for quadratics, else Theorem 4.4, with h = ||x||^2 / 2: D_h is half the squared distance."""
+        """Theorem 4.7 for quadratics, else Theorem 4.4, with h = ||x||^2 / 2: D_h is half the squared distance.
+
+        Both bound the mean of all steps' models, eq. 4.9, which is the method's output with `average` alone.
+        """
+        cls.refuse_theorem(given.choices)
         if given.quadratic:
             bound = given.into(theorem_4_7, B=given.B / 2**0.5)
             remark = "sigma and zeta are Euclidean lengths: the theorem's are in the norm of the Hessian"
         else:
             bound = given.into(theorem_4_4, B=given.B / 2**0.5)
             remark = "no gradient may be longer than G: G is the longest that was seen"
+        if not given.choices.get("average", False):
+            remark += "; the bound is that of the mean of all steps' models (average = true), not of the last one"
         return Theorem(bound, {"lr": bound.lr, "server_lr": 1.0}, remark)

@@ -43,7 +43,7 @@ class FedDyn(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("(0, inf)", tune=WEIGHT)
+    alpha: float = number("(0, inf)", tune=WEIGHT, around=0.1)
 
     reference = "Acar et al. 2021, Algorithm 1"
     claims = (

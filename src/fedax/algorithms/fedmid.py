@@ -51,6 +51,7 @@ class FedMiD(Mirrored, Algorithm):
 
     composite = True
     reference = "Yuan's thesis, Algorithms 5 and 7"
+    sends_way = True
     claims = (
         Reduction("FedAvg", when={"mirror": "euclidean"}),
         Reduction("FedAvg", when={"mirror": "euclidean", "client_prox": False}),
@@ -75,6 +76,10 @@ class FedMiD(Mirrored, Algorithm):
     @classmethod
     def theorem(cls, given: Given) -> Theorem:
         """Theorem 4.3, with h = ||x||^2 / 2: D_h is half the squared distance. It bounds the two rates' product."""
+        cls.refuse_theorem(given.choices)
         bound = given.into(theorem_4_3, B=given.B / 2**0.5)
-        remark = "how small the client's rate must be is not said: a K-th of both rates' product is taken"
+        remark = (
+            "how small the client's rate must be is not said: a K-th of both rates' product is taken; it is the bound "
+            "of the mean of the rounds' models, not of the last one"
+        )
         return Theorem(bound, {"lr": bound.lr / given.K, "server_lr": float(given.K)}, remark)

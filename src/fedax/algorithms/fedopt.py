@@ -72,7 +72,7 @@ class FedAdam(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(tune=WEIGHT)
+    server_lr: Rate = rate(tune=WEIGHT, around=0.03)
     beta1: float = number("[0, 1)", default=0.9)
     beta2: float = number("[0, 1]", default=0.99)
     floor: float = number("(0, inf)", default=1e-3)
@@ -101,7 +101,7 @@ class FedYogi(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(tune=WEIGHT)
+    server_lr: Rate = rate(tune=WEIGHT, around=0.03)
     beta1: float = number("[0, 1)", default=0.9)
     beta2: float = number("[0, 1]", default=0.99)
     floor: float = number("(0, inf)", default=1e-3)
@@ -132,7 +132,7 @@ class FedAdagrad(_Adaptive):
     """
 
     lr: Rate = rate()
-    server_lr: Rate = rate(tune=WEIGHT)
+    server_lr: Rate = rate(tune=WEIGHT, around=0.03)
     beta1: float = number("[0, 1)", default=0.0)
     beta2: float = number("(0, 1]", default=1.0)
     floor: float = number("(0, inf)", default=1e-3)

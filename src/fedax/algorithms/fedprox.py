@@ -38,7 +38,7 @@ class FedProx(Algorithm):
     """
 
     lr: Rate = rate()
-    mu: float = number("[0, inf)", tune=WEIGHT)
+    mu: float = number("[0, inf)", tune=WEIGHT, around=0.1)
     server_lr: Rate = rate(default=1.0)
 
     reference = "Li et al. 2020, Algorithm 2"

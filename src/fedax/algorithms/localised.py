@@ -48,6 +48,8 @@ class OfBase(Algorithm):
     personalised = of_base(False)
     shared = of_base(True)
     needs_all = of_base(False)
+    privacy = of_base(None)
+    sends_way = of_base(False)
 
     def init(self, x0: Vector) -> Any:
         return self.base.init(x0)

@@ -76,7 +76,7 @@ class MinibatchAccSGD(MinibatchSGD):
     """
 
     lr: Rate = rate()
-    mu: float = number("(0, inf)", tune=WEIGHT)
+    mu: float = number("(0, inf)", tune=WEIGHT, around=0.01)
 
     claims = (
         Optimum("full", when={"mu": 0.1}),

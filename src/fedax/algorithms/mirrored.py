@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fedax.algorithms.base import Context
+from fedax.errors import FedaxError
 from fedax.regularizers import mirrors
 from fedax.vectors import Vector
 
@@ -30,3 +32,19 @@ class Mirrored:
     def refuse(self, regularizer: Any) -> None:
         """Raise if no closed form is known for this mirror map and regularizer."""
         self._map.check(regularizer)
+
+    @staticmethod
+    def refuse_theorem(choices: Mapping[str, Any]) -> None:
+        """Raise where the thesis' theorems are not about these choices.
+
+        >>> Mirrored.refuse_theorem({"client_prox": False})
+        Traceback (most recent call last):
+        fedax.errors.FedaxError: the thesis has no theorem on clients without their prox (client_prox = false)
+        """
+        if choices.get("client_prox") is False:
+            raise FedaxError("the thesis has no theorem on clients without their prox (client_prox = false)")
+        if (mirror := choices.get("mirror", "euclidean")) != "euclidean":
+            raise FedaxError(
+                f"its theorems take h to be 1-strongly convex, and sigma, zeta and G in the dual norm; for mirror = "
+                f"{mirror!r} neither is estimated (the p-norm's h is (p - 1)-strongly convex)"
+            )

@@ -39,7 +39,7 @@ class PerFedAvg(Algorithm):
     """
 
     lr: Rate = rate()
-    alpha: float = number("[0, inf)", tune=WEIGHT)
+    alpha: float = number("[0, inf)", tune=WEIGHT, around=0.03)
     order: str = choice("exact", "first", "hessian-free", default="exact")
     delta: float = number("(0, inf)", default=1e-3)
 

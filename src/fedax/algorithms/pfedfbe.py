@@ -43,7 +43,7 @@ class PFedFBE(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)", example=5.0, tune=WEIGHT)
+    lam: float = number("(0, inf)", example=5.0, tune=WEIGHT, around=20.0)
     hessian: str = choice("exact", "finite-difference", "none", default="exact")
     spacing: float = number("(0, inf)", default=1e-3)
 

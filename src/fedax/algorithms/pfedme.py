@@ -45,8 +45,8 @@ class PFedMe(Algorithm):
     """
 
     lr: Rate = rate()
-    lam: float = number("(0, inf)", example=2.0, tune=WEIGHT)
-    inner_lr: float = number("(0, inf)", example=0.2)
+    lam: float = number("(0, inf)", example=2.0, tune=WEIGHT, around=15.0)
+    inner_lr: float = number("(0, inf)", example=0.2, around=0.05)
     inner_steps: int = integer("[1, inf)", default=5)
     beta: float = number("(0, inf)", default=1.0)
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from fedax import randomness
 from fedax.algorithms.aggregation import mean
+from fedax.algorithms.attacks import Attacked
 from fedax.algorithms.base import Algorithm, Context, Oracle, algorithm, choice, method
 from fedax.algorithms.localised import OfBase
 from fedax.model_state import joined, parted, running
@@ -137,7 +138,7 @@ class SharedWithOwnState(OfBase):
 def bare(method: Algorithm) -> Algorithm:
     """The method that an experiment names, without what runs add for the model's state."""
     inner: Algorithm = method.base if isinstance(method, WithModelState) else method
-    return inner
+    return inner.base if isinstance(inner, Attacked) else inner
 
 
 def clients_keep_state(method: Algorithm) -> bool:

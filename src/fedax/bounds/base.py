@@ -78,6 +78,7 @@ class Given:
     m: int  #: clients that take part in a round
     K: int  #: local steps a round
     R: int  #: rounds
+    choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)  #: the method's; empty for its defaults
 
     def into(self, bound: Callable[..., T], *positional: Any, **others: Any) -> T:
         """A bound at these constants: it gets those that it names, M being the cohort m, and the others given here.

@@ -1,4 +1,4 @@
-"""FedDualAvg and FedMiD: Theorems 4.3, 4.4 and 4.7 of the thesis, with the constants of their full versions; pFedFBE.
+"""FedDualAvg and FedMiD: Theorems 4.3, 4.4 and 4.7 of the thesis, with the constants of their full versions.
 
 Here B^2 = D_h(x*, x0), the Bregman divergence of the mirror map: for the Euclidean one half the squared distance.
 Phi = F + psi. sigma, zeta and G are measured in the dual norm.
@@ -7,7 +7,6 @@ Phi = F + psi. sigma, zeta and G are measured in the dual norm.
 from __future__ import annotations
 
 from fedax.bounds.base import Bound, Need, counts, not_negative, over, positive, rate
-from fedax.errors import FedaxError
 
 ASSUMED = (
     "psi is closed and convex, the mirror map 1-strongly convex (Assumption 4.1a, b)",
@@ -16,6 +15,7 @@ ASSUMED = (
     "all clients take part in every round (Assumption 4.1e)",
 )
 NEEDS: tuple[Need, ...] = ("convex", "everyone")
+AVERAGED = "E Phi - Phi* at the mean of all steps' models"
 
 
 def theorem_4_3(*, L: float, B: float, sigma: float, M: float, K: float, R: float, lr: float | None = None) -> Bound:
@@ -30,7 +30,7 @@ def theorem_4_3(*, L: float, B: float, sigma: float, M: float, K: float, R: floa
     lr = rate(lr, over(B * M**0.5, (K * R) ** 0.5 * sigma), 1 / (4 * K * L), "1/(4KL)")
     terms = {"distance to go": B**2 / (lr * K * R), "noise": 3 * lr * sigma**2 / M}
     small = "the client's rate is small enough, and the server's makes up for it"
-    return Bound("Theorem 4.3", "E Phi - Phi*", terms, lr, (*ASSUMED, small), NEEDS)
+    return Bound("Theorem 4.3", "E Phi - Phi* at the mean of the rounds' models", terms, lr, (*ASSUMED, small), NEEDS)
 
 
 def theorem_4_4(
@@ -50,7 +50,7 @@ def theorem_4_4(
     lr = rate(lr, chosen, 1 / (4 * L), "1/(4L)")
     terms = _synchronised(B, sigma, M, K * R, lr) | {"movement between averagings": 4 * L * (lr * (K - 1) * G) ** 2}
     bounded = "no stochastic gradient on psi's domain is longer than G"
-    return Bound("Theorem 4.4", "E Phi - Phi*", terms, lr, (*ASSUMED, bounded, "server_lr = 1"), NEEDS)
+    return Bound("Theorem 4.4", AVERAGED, terms, lr, (*ASSUMED, bounded, "server_lr = 1"), NEEDS)
 
 
 def theorem_4_7(
@@ -77,7 +77,7 @@ def theorem_4_7(
         "heterogeneity": 14 * lr**2 * L * K**2 * zeta**2,
     }
     quadratic = "F is quadratic, and no client's gradient is farther than zeta from the mean one (Assumption 4.2)"
-    return Bound("Theorem 4.7", "E Phi - Phi*", terms, lr, (*ASSUMED, quadratic, "server_lr = 1"), NEEDS)
+    return Bound("Theorem 4.7", AVERAGED, terms, lr, (*ASSUMED, quadratic, "server_lr = 1"), NEEDS)
 
 
 def _check(L: float, B: float, sigma: float, M: float, K: float, R: float) -> None:
@@ -88,70 +88,3 @@ def _check(L: float, B: float, sigma: float, M: float, K: float, R: float) -> No
 
 def _synchronised(B: float, sigma: float, M: float, T: float, lr: float) -> dict[str, float]:
     return {"distance to go": B**2 / (lr * T), "noise": lr * sigma**2 / M}
-
-
-def pfedfbe_theorem_1(
-    *,
-    lam: float,
-    L: float,
-    Delta: float,
-    N: int,
-    S: int,
-    K: float,
-    R: float,
-    rho: float = 0.0,
-    gradient: float = 0.0,
-    sigma_G: float = 0.0,
-    sigma_H: float = 0.0,
-    gamma_G: float = 0.0,
-    gamma_H: float = 0.0,
-    batch: float = 1.0,
-    rows: float = float("inf"),
-    lr: float | None = None,
-) -> Bound:
-    """pFedFBE: the mean over all steps of E ||grad F||^2, F the mean of the clients' envelopes.
-
-    N clients of which S take part; K local steps and R rounds (the paper's R and K); rho is the Lipschitz constant
-    of the Hessians, gradient the paper's B, the bound of gradients and subgradients; sigma_G, sigma_H the deviations
-    of a row's gradient and Hessian, gamma_G, gamma_H the clients' distances from the mean; batch of rows rows.
-
-    Two misprints are mended. The second term is 1600 lr^2 L_F^2 K^2 (...): eq. 42 drops the L_F^2 of the line above it,
-    without which the term has not the unit of the others. Lemma 2 bounds a squared distance by gamma_F, which the
-    theorem squares again: here gamma_F^2 is that bound.
-
-    >>> found = pfedfbe_theorem_1(lam=4.0, L=2.0, Delta=1.0, N=8, S=8, K=5, R=100)
-    >>> found.terms["minibatch bias"], found.total == found.terms["height to go"]
-    (0.0, True)
-    """
-    positive(lam=lam, L=L, Delta=Delta)
-    not_negative(rho=rho, gradient=gradient, sigma_G=sigma_G, sigma_H=sigma_H, gamma_G=gamma_G, gamma_H=gamma_H)
-    counts(N=N, S=S, K=K, R=R, batch=batch, rows=rows)
-    if lam <= L:
-        raise FedaxError(f"lam must be above L = {L}, not {lam}: otherwise the envelope is not smooth")
-    if S > N:
-        raise FedaxError(f"S must be at most the number of clients N = {N}, not {S}")
-    smooth = (2 * rho * gradient + (lam + L) * (2 * lam + L)) / lam
-    apart = 24 * gamma_G**2 + 12 * (gradient * gamma_H / lam) ** 2
-    exact = batch >= rows  # a full batch has no variance; the paper's bounds keep one
-    noise = (
-        0.0
-        if exact
-        else (12 * sigma_G**2 + 12 * (gradient * sigma_H / lam) ** 2 + (sigma_G * sigma_H / lam) ** 2 / batch) / batch
-    )
-    share = 0.0 if N == 1 else (N - S) / (S * (N - 1))
-    fraction = 0.0 if exact else (1 - (batch - 1) / (rows - 1)) / batch
-    lr = rate(lr, (K * R) ** -0.5, 1 / (10 * K * smooth), "1/(10 K L_F)")
-    terms = {
-        "height to go": 4 * Delta / (lr * K * R),
-        "movement between averagings": 1600 * (lr * smooth * K) ** 2 * (apart + 4 * noise),
-        "sampled clients and noise": 8 * smooth * lr * (share * apart + noise),
-        "minibatch bias": 16 * fraction * sigma_G**2,
-    }
-    assumed = (
-        "every f_i is L-smooth with a rho-Lipschitz Hessian, psi is convex (A1 to A3)",
-        "gradients and subgradients are no longer than `gradient` where the iterates are (A2)",
-        "a row's gradient and Hessian have deviations sigma_G and sigma_H (A4)",
-        "clients' gradients and Hessians are within gamma_G and gamma_H of the mean ones (A5)",
-        "lam > L",
-    )
-    return Bound("pFedFBE, Theorem 1", "mean over steps of E ||grad F||^2", terms, lr, assumed)

@@ -22,6 +22,7 @@ from fedax.cli.figures import figures
 from fedax.cli.flower import app as flower_app
 from fedax.cli.options import Debug, assignments
 from fedax.cli.predict import predict
+from fedax.cli.recommend import recommend
 from fedax.cli.reproduce import reproduce
 from fedax.cli.resume import resume
 from fedax.cli.run import run
@@ -29,6 +30,7 @@ from fedax.cli.sweep import sweep
 from fedax.cli.theory import advise, theory
 from fedax.cli.tune import WithTune
 from fedax.errors import FedaxError, LostProcessError
+from fedax.own_code import place, words
 
 app = typer.Typer(
     name="fedax",
@@ -44,6 +46,7 @@ app.command()(demo)
 app.command()(run)
 app.command(cls=WithTune)(compare)
 app.command()(sweep)
+app.command()(recommend)
 app.command()(resume)
 app.command()(predict)
 app.command()(reproduce)
@@ -77,7 +80,7 @@ def invoke(arguments: Sequence[str]) -> int:
         return ended.code
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if "--debug" in arguments:
             traceback.print_exc()
         return leave(fail(*_explain(error)))
@@ -97,7 +100,7 @@ def leave(code: int) -> int:
     return code
 
 
-def _explain(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception | SystemExit) -> tuple[str, int]:
     if isinstance(error, LostProcessError):
         return str(error), FAILED
     if isinstance(error, FedaxError):
@@ -107,6 +110,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{(error.strerror or str(error)).lower()}", FAILED
+    if (whose := place(error)) is not None:
+        return f"{whose} raises {words(error)}", FAILED
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)", FAILED
 
 
@@ -131,6 +136,7 @@ def _fedax(
     [bold]fedax data preview digits[/bold]        who holds what, before any training
     [bold]fedax run experiment.toml[/bold]        one method
     [bold]fedax compare experiment.toml[/bold]    several methods, several seeds
+    [bold]fedax recommend experiment.toml[/bold]  which method for these data?
     [bold]fedax resume runs/first[/bold]          go on with what was stopped or killed
     [bold]fedax sweep experiment.toml[/bold]      the best of many settings of each method
     [bold]fedax predict RUN new.csv[/bold]        a model of your table on new rows

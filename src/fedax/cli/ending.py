@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedax.experiments import Outcome, Swept
 
+_LONG = re.compile(r"\S{200,}")  # a word that says no more when it is shown whole
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 
@@ -23,7 +25,10 @@ class Ended(Exception):
 
 def fail(message: str, code: int) -> int:
     """Say what is wrong, in one line, and return the exit code."""
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    shown = _LONG.sub(lambda word: f"{word[0][:60]}...", " ".join(message.split()))
+    print(
+        "error:", "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in shown), file=sys.stderr
+    )
     return code
 
 

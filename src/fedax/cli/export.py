@@ -71,7 +71,11 @@ def _results(folders: list[Path], to: Path, table: bool) -> None:
     from fedax.report.sentences import incomparable
     from fedax.runs.files import write_whole
 
-    found = groups(read_all(folders))
+    runs = read_all(folders)
+    for run in runs:
+        if not run.rows:
+            raise FedaxError(f"{run.folder} has no evaluated round to export{f': {run.notes[0]}' if run.notes else ''}")
+    found = groups(runs)
     if table or to.suffix == ".tex":
         for sentence in incomparable(found):
             typer.echo(sentence, err=True)

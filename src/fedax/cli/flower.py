@@ -58,7 +58,9 @@ def worker(
     fedax flower worker 127.0.0.1:8101
     """
     from fedax.flower import require
+    from fedax.flower.addresses import check_address
     from fedax.flower.worker_process import keep
 
+    check_address("HOST:PORT", address)
     require()
     keep(address, None if root_certificates is None else str(root_certificates))

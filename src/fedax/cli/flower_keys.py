@@ -12,6 +12,8 @@ from fedax.errors import FedaxError
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of keys.", show_default=False)]
 
+LONGEST = 36_500  # days that a certificate is valid
+MOST = 100_000  # nodes; their keys take a few minutes
 NEXT = """
 On the machine of the SuperLink, where {folder} stays:
   flower-superlink --host 0.0.0.0 --ssl-ca-certfile {folder}/ca.crt --ssl-certfile {folder}/server.crt \\
@@ -48,7 +50,14 @@ def keys(
     from fedax.flower import require
 
     require()
+    from fedax.flower.addresses import check_host
     from fedax.flower.certificates import make, renew
+
+    for host in hosts:
+        check_host("--host", host)
+    for name, value, most in (("--days", days, LONGEST), ("--nodes", nodes, MOST)):
+        if not 1 <= value <= most:
+            raise FedaxError(f"{name} is {value}: it must be a whole number from 1 to {most:,}")
 
     if renewed:
         for path in renew(folder, hosts, days=days):
@@ -81,11 +90,14 @@ def check(
     from fedax.flower import require
 
     require()
+    from fedax.flower.addresses import check_address
     from fedax.flower.certificates import check as look
     from fedax.flower.certificates import handshake
 
     if host is not None and superlink is not None:
         raise FedaxError("--host and --superlink are both given: it must be one, --host beside the server's key")
+    if superlink is not None:
+        check_address("--superlink", superlink)
     for line in look(folder, host):
         print(line)
     if superlink is not None:

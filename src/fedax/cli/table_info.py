@@ -25,7 +25,7 @@ def is_table(name: str) -> bool:
 def show_table_file(path: str) -> None:
     """Print a table's columns, and its problems with their counts."""
     from fedax.cli.console import console, table
-    from fedax.data.tables.kinds import becomes, mistakes, recognised
+    from fedax.data.tables.kinds import becomes, mistakes, no_words, recognised
     from fedax.data.tables.own_rows import read_table
     from fedax.errors import FedaxError
 
@@ -41,6 +41,12 @@ def show_table_file(path: str) -> None:
         print(f"and {len(rows) - SHOWN:,} more columns")
     problems = [sentence for i, c in enumerate(columns) for sentence in mistakes(c, frame.iloc[:, i])]
     problems += _gaps(columns)
+    words = {c.name: no_words(frame.iloc[:, i]) for i, c in enumerate(columns) if c.kind == "category"}
+    problems += [
+        f"column {name!r} has {word!r} in {count:,} cells: only an empty cell is missing among words"
+        for name, found in words.items()
+        for word, count in found.items()
+    ]
     for sentence in problems:
         print(f"- {sentence}")
     print("The label and the client column are among these; [data] names them: label = ..., client = ...")

@@ -21,7 +21,7 @@ class WithTune(TyperCommand):
     """A command whose `--tune` may stand alone: then it is the grid."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        follows = [*args[1:], ""]
+        follows = [*args, ""][1:]
         whole = [
             "--tune=grid" if word == "--tune" and not _is_how(next_) else word
             for word, next_ in zip(args, follows, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedax import counting
 from fedax.algorithms.base import Algorithm
-from fedax.client.round import Client
+from fedax.client.round import Client, check_returned, finished
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +40,18 @@ def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
 
     local, message, state = jax.eval_shape(begin, x0)
 
-    def step(local: Any, message: Any, state: Any) -> Any:
-        return algorithm.at(ctx).step(local, client.oracles()(0), message, state, ctx)
+    def step(local: Any, message: Any, state: Any) -> None:
+        made = algorithm.at(ctx).step(local, client.oracles()(0), message, state, ctx)
+        check_returned(algorithm, "step", "what begin made", made, local)
 
     def finish(local: Any, message: Any, state: Any) -> Any:
-        return algorithm.at(ctx).finish(local, client.oracles()(0), message, state, ctx)
+        made = algorithm.at(ctx).finish(local, client.oracles()(0), message, state, ctx)
+        return finished(algorithm, made, state)[0]
 
     with counting.counted() as in_step:
         jax.eval_shape(step, local, message, state)
     with counting.counted() as in_finish:
-        upload, _ = jax.eval_shape(finish, local, message, state)
+        upload = jax.eval_shape(finish, local, message, state)
     return Cost(_floats(message), _floats(upload), _floats(state), in_step, in_finish)
 
 

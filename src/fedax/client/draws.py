@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedax import randomness
 from fedax.client import shares
+from fedax.client.availability import Presence
 from fedax.client.plan import Plan
 
 BLOCK = 64  # rounds that are drawn at a time, at most
@@ -51,10 +52,12 @@ class Draws:
     once for all methods of a plan.
     """
 
-    def __init__(self, plan: Plan, places: int, mesh: Mesh, seed: jax.Array, rounds: int) -> None:
+    def __init__(
+        self, plan: Plan, places: int, mesh: Mesh, seed: jax.Array, rounds: int, presence: Presence | None = None
+    ) -> None:
         """places: of the cohort, with those that are left over filled by client 0; of several processes, as
-        `shares.arranged` has them. rounds: of the run."""
-        self.plan, self.places, self.mesh, self.seed = plan, places, mesh, seed
+        `shares.arranged` has them. rounds: of the run. presence: who is there, everybody unless given."""
+        self.plan, self.places, self.mesh, self.seed, self.presence = plan, places, mesh, seed, presence
         each = places * plan.max_steps * (plan.batch or 0)
         self.rounds = max(1, min(BLOCK, rounds, ROOM // max(1, each)))  #: of a block
         self._cohorts: tuple[int, Cohorts] | None = None
@@ -65,7 +68,7 @@ class Draws:
         return self.rounds - round % self.rounds
 
     def cohorts(self, first: int, last: int) -> Cohorts:
-        """The clients of the rounds first .. last-1, one row a round."""
+        """The clients of the rounds first .. last-1, one row a round; ~c at the place of one who is not there."""
         blocks = range(first // self.rounds, (last - 1) // self.rounds + 1)
         every = np.concatenate([self.block(block) for block in blocks])
         begin = first - blocks.start * self.rounds
@@ -75,8 +78,12 @@ class Draws:
         """The cohorts of a block, by its number."""
         if self._cohorts is None or self._cohorts[0] != block:
             rounds = np.arange(block * self.rounds, (block + 1) * self.rounds, dtype=np.int32)
-            drawn = cohorts_program(self.plan.clients, self.plan.cohort)(self.seed, rounds)
-            self._cohorts = block, np.asarray(drawn)
+            program = cohorts_program if self.presence is None else orders_program
+            drawn = np.asarray(program(self.plan.clients, self.plan.cohort)(self.seed, rounds))
+            if self.presence is not None:
+                each = zip(rounds.tolist(), drawn, strict=True)
+                drawn = np.stack([self.presence.drawn(r, order, self.plan.cohort) for r, order in each])
+            self._cohorts = block, drawn
         return self._cohorts[1]
 
     def who(self, round: int) -> Cohorts:
@@ -84,7 +91,8 @@ class Draws:
         drawn = self.block(round // self.rounds)
         if shares.is_divided(self.mesh):
             return shares.arranged(self.mesh, drawn, self.places)
-        return np.pad(drawn, ((0, 0), (0, self.places - self.plan.cohort)))
+        nobody = ~0 if self.plan.sometimes else 0
+        return np.pad(drawn, ((0, 0), (0, self.places - self.plan.cohort)), constant_values=nobody)
 
     def rows(self, round: int, count: Any) -> Any:
         """The block of a round: its minibatches' rows [rounds, places, steps, batch]; () for full local gradients.
@@ -109,6 +117,20 @@ def cohorts_program(clients: int, cohort: int) -> Any:
     return jax.jit(jax.vmap(one, in_axes=(None, 0)))
 
 
+@functools.lru_cache(maxsize=32)
+def orders_program(clients: int, cohort: int) -> Any:
+    """The compiled orders(seed, rounds) -> [rounds, clients], all clients, of which a cohort would be the first."""
+
+    def one(seed: Any, round: Any) -> jax.Array:
+        if cohort == clients:
+            return jax.numpy.arange(clients)
+        key = randomness.key_for(seed, randomness.COHORT, round)
+        order: jax.Array = randomness.shuffled(key, jax.numpy.arange(clients), clients)
+        return order
+
+    return jax.jit(jax.vmap(one, in_axes=(None, 0)))
+
+
 def busiest_process(plan: Plan, processes: int, seed: jax.Array, rounds: int) -> int:
     """The most clients that a process has in any of a run's rounds."""
     if plan.cohort == plan.clients:
@@ -120,12 +142,23 @@ def busiest_process(plan: Plan, processes: int, seed: jax.Array, rounds: int) ->
     return most
 
 
+def participation(plan: Plan, seed: jax.Array, rounds: int) -> NDArray[np.int64]:
+    """How often each client takes part in the first rounds."""
+    if plan.cohort == plan.clients:
+        return np.full(plan.clients, rounds, np.int64)
+    draw, counts = cohorts_program(plan.clients, plan.cohort), np.zeros(plan.clients, np.int64)
+    for first in range(0, rounds, BLOCK):
+        drawn = np.asarray(draw(seed, np.arange(first, first + BLOCK, dtype=np.int32)))
+        np.add.at(counts, drawn[: rounds - first].ravel(), 1)
+    return counts
+
+
 @functools.lru_cache(maxsize=32)
 def block_program(plan: Plan, mesh: Mesh) -> Any:
     """The compiled rows(seed, rounds, who, count) -> [rounds, places, steps, batch] of some rounds' minibatches."""
 
     def one(seed: Any, round: Any, client: Any, count: Any) -> jax.Array:
-        if shares.is_divided(mesh):
+        if shares.is_divided(mesh) or plan.sometimes:
             client = shares.client_at(client)
         return minibatch_rows(plan, count[client], seed, round, client)
 

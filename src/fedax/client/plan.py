@@ -6,8 +6,9 @@ import dataclasses
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Lt
 
+from fedax.client.availability import Availability
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.errors import FedaxError
@@ -29,18 +30,20 @@ class Work:
         uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
     personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
+    availability: when clients are there and who is slow, such as `Availability(leave=0.1, come=0.3, drop_out=0.05)`.
     """
 
-    rounds: Count
+    rounds: Annotated[int, Ge(1), Lt(2**31)]
     cohort: Count | None = None
-    local_steps: Count | None = None
+    local_steps: Annotated[int, Ge(1), Lt(2**31)] | None = None
     local_epochs: Annotated[float, Gt(0)] | None = None
-    batch_size: Count | None = None
+    batch_size: Annotated[int, Ge(1), Lt(2**31)] | None = None
     sampling: Sampling = "epochs"
     weighted: bool = False
     model_state: Literal["average", "client"] | None = None
     personal: bool = True
     zero_below: Annotated[float, Ge(0)] = 0.01
+    availability: Availability | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Plan:
     max_rows: int  #: and of the largest
     sampling: Sampling
     weighted: bool  #: mean by rows rather than by clients
+    sometimes: bool = False  #: a place of the cohort may be empty, and is then ~c
 
     @property
     def equal_rows(self) -> bool:
@@ -77,7 +81,10 @@ def make_plan(
         steps = np.full(clients, work.local_steps or 1, np.int64)
     else:
         batch = count if work.batch_size is None else np.minimum(work.batch_size, count)
-        steps = np.maximum(1, np.ceil(work.local_epochs * count / batch)).astype(np.int64)
+        found = np.maximum(1.0, np.ceil(work.local_epochs * count / batch))
+        if found.max() >= 2**31:
+            raise FedaxError(f"local_epochs={work.local_epochs:g} is {found.max():.3g} local steps: at most 2**31 - 1")
+        steps = found.astype(np.int64)
     plan = Plan(
         clients=clients,
         cohort=clients if cohort is None else cohort,

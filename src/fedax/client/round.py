@@ -16,10 +16,13 @@ import jax.numpy as jnp
 
 from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.with_model_state import bare
 from fedax.client.device_data import Data, NotDrawn
 from fedax.client.draws import minibatch_rows
 from fedax.client.plan import Plan
 from fedax.data.nested import nested
+from fedax.errors import FedaxError
+from fedax.own_code import defined
 from fedax.problem import Problem
 from fedax.problem.oracle import Batch, BatchOracle, FullOracle
 
@@ -134,17 +137,71 @@ class Client:
 
         def body(k: Any, local: Any) -> Any:
             here = dataclasses.replace(ctx, step=k)
-            return cast_like(algorithm.at(here).step(local, oracle(k), message, state, here), local)
+            new = algorithm.at(here).step(local, oracle(k), message, state, here)
+            check_returned(algorithm, "step", "what begin made", new, local)
+            return cast_like(new, local)
 
         local = loop(0, self.steps, body, local)
         last = dataclasses.replace(ctx, step=self.steps)
-        upload, new = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
+        made = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
+        upload, new = finished(algorithm, made, state)
         return upload, cast_like(new, state)
 
     def join(self, algorithm: Algorithm, server: Any, state: Any) -> Any:
         """What a client that comes after training does: nothing to upload, and its new state."""
         ctx = self.context()
         return (), cast_like(algorithm.at(ctx).join(server, state, self.full(), self.steps), state)
+
+
+def check_returned(algorithm: Algorithm, name: str, what: str, new: Any, old: Any) -> None:
+    """Raise if a method's function returns another tree, other shapes or other kinds of numbers than it was given."""
+    if layout(new) != layout(old):
+        raise FedaxError(f"{whose(algorithm, name)} must return {what}, {layout(old)}, not {layout(new)}")
+
+
+def finished(algorithm: Algorithm, made: Any, state: Any) -> tuple[Any, Any]:
+    """What a method's `finish` returned, if it is an upload and a state like the one that it was given."""
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise FedaxError(f"{whose(algorithm, 'finish')} must return the pair (upload, client), not {layout(made)}")
+    upload, new = made
+    for leaf in jax.tree.leaves(upload):
+        if not hasattr(leaf, "dtype") and not isinstance(leaf, int | float):
+            raise FedaxError(f"{whose(algorithm, 'finish')} must return an upload of numbers, not {layout(upload)}")
+    check_returned(algorithm, "finish", "the client's state", new, state)
+    return upload, new
+
+
+def whose(algorithm: Algorithm, name: str) -> str:
+    """A function of a method, or of the method that this one builds on, and where it is defined."""
+    algorithm = bare(algorithm)
+    while name not in vars(type(algorithm)) and isinstance(getattr(algorithm, "base", None), Algorithm):
+        algorithm = algorithm.base  # type: ignore[attr-defined]
+    return defined(getattr(type(algorithm), name))
+
+
+def layout(tree: Any) -> str:
+    """A tree's structure with its leaves' shapes, and their kind where they are not real numbers.
+
+    >>> layout({"w": jnp.zeros((2, 3)), "b": 1.0})
+    "{'b': (), 'w': (2, 3)}"
+    """
+
+    def leaf(a: Any) -> Any:
+        try:
+            kind = jnp.result_type(a)
+        except TypeError:
+            return _Word(type(a).__name__)
+        real = jnp.issubdtype(kind, jnp.floating) or jnp.issubdtype(kind, jnp.integer) or kind == jnp.bool_
+        return _Word(f"{jnp.shape(a)}" if real else f"{jnp.shape(a)} of {kind}")
+
+    return str(jax.tree.map(leaf, tree))
+
+
+class _Word(str):
+    """Text that is shown as it stands."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def cast_like(new: Any, old: Any) -> Any:

@@ -43,6 +43,8 @@ def check_split(split: Sequence[float] | None) -> Split | None:
     values = (train, validation, test)
     if not all(math.isfinite(f) and f >= 0 for f in values) or abs(sum(values) - 1) > 1e-6:
         raise FedaxError(f"split is {split!r}: {allowed}")
+    if not train:
+        raise FedaxError(f"split is {split!r}: its first fraction is of the rows to train on, so it must be above 0")
     return values
 
 
@@ -83,7 +85,7 @@ def check_arrays(arrays: object, owner: str) -> dict[str, Array]:
     if 0 in lengths.values():
         raise FedaxError(f"{owner} has 0 rows: it must have at least 1")
     for key, array in checked.items():
-        if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0, 0])
             raise FedaxError(f"{owner} has NaN or infinity in array {key!r} at row {row}: all must be finite")
     return checked
@@ -117,8 +119,10 @@ def _numeric(key: object, value: object, owner: str) -> Array:
         array: Array = np.asarray(value)
     except ValueError:
         raise FedaxError(f"{owner} has array {key!r} with rows of unequal shape: all must agree") from None
-    if array.dtype.kind not in "biufc":
-        raise FedaxError(f"{owner} has array {key!r} of dtype {array.dtype}: it must be numeric or bool")
+    if array.dtype.kind not in "biuf":
+        raise FedaxError(f"{owner} has array {key!r} of dtype {array.dtype}: it must be numeric or bool, and real")
     if array.ndim == 0:
         raise FedaxError(f"{owner} has array {key!r} that is the single number {array}: it must have rows")
+    if 0 in array.shape[1:]:
+        raise FedaxError(f"{owner} has array {key!r} with rows of shape {array.shape[1:]}: they must not be empty")
     return array

@@ -47,6 +47,10 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
         uploads, or keep it by the "client" (FedBN), whose metrics are then with its own.
     protocol: whether to end with `result.by_client`, every client's metrics with the shared, the localised and its own
         model; by default where there are personal models or unseen clients.
+    attack: what a share of the clients does instead of their part, such as `fedax.Attack("flip", share=0.2)`.
+    availability: when clients are there and who is slow: `fedax.Availability(leave=0.1, come=0.3, drop_out=0.05)`.
+    patience: stop when this many evaluations in a row have not improved on the best; None to run all rounds.
+    stop_by: the metric of the validation rows that patience goes by; accuracy where there is one, else loss.
     on_progress: called with the number of rounds done, about twice a second.
 
     >>> import numpy as np, jax.numpy as jnp, fedax

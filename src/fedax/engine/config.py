@@ -11,7 +11,9 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from annotated_types import Ge, Lt, MinLen
 
+from fedax.algorithms.attacks import Attack
 from fedax.algorithms.base import Algorithm
+from fedax.client.availability import Availability
 from fedax.client.plan import Work
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
@@ -34,6 +36,9 @@ class SimulatedWork(Work):
     join_steps: local steps of theirs; as many as the others took on average unless given.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
+    attack: what a share of the clients does instead of their part, such as `Attack("flip", share=0.2)`.
+    patience: stop when this many evaluations in a row have not improved on the best; None to run all rounds.
+    stop_by: the metric of the validation rows that patience goes by; accuracy where there is one, else loss.
     """
 
     eval_on: Annotated[Sequence[Part], MinLen(1)] | None = None
@@ -43,6 +48,9 @@ class SimulatedWork(Work):
     devices: Count | None = None
     chunk: Count | None = None
     state_budget: str | int | None = None
+    attack: Attack | None = None
+    patience: Count | None = None
+    stop_by: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,11 +68,11 @@ class RunConfig(SimulatedWork):
 
     >>> RunConfig(rounds=3, seed=-1)
     Traceback (most recent call last):
-    fedax.errors.FedaxError: seed must be a whole number from 0 on, not -1
+    fedax.errors.FedaxError: seed must be a whole number from 0 to 4294967295, not -1
     """
 
     eval_every: Count = 1
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     label: str | None = None
     out: str | Path | None = None
     checkpoint_every: Annotated[float, Ge(0)] | None = None
@@ -74,6 +82,16 @@ class RunConfig(SimulatedWork):
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.eval_on is not None and len(set(self.eval_on)) < len(self.eval_on):
+            raise FedaxError(f"eval_on is {list(self.eval_on)}: it names a part twice")
+        if self.attack is not None and not isinstance(self.attack, Attack):
+            raise FedaxError(f"attack must be fedax.Attack('flip', share=0.2) or the like, not {self.attack!r}")
+        if self.availability is not None and not isinstance(self.availability, Availability):
+            raise FedaxError(
+                f"availability must be fedax.Availability(share=0.8) or the like, not {self.availability!r}"
+            )
+        if self.stop_by is not None and self.patience is None:
+            raise FedaxError(f"stop_by is {self.stop_by!r}: it goes with patience")
         if self.state_budget is not None:
             byte_count(self.state_budget)
         if self.checkpoint_every is not None and self.out is None:

@@ -15,7 +15,7 @@ import numpy as np
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.with_model_state import bare
 from fedax.client.device_data import Data, Disk
-from fedax.client.round import Client, cast_like
+from fedax.client.round import Client, cast_like, check_returned
 from fedax.engine.executors import diagnostics, squares
 from fedax.engine.rounds import Engine, finite
 from fedax.engine.state import State
@@ -36,9 +36,13 @@ class DebugEngine(Engine):
         changed: dict[int, Any] = {}
         uploads, weights = [], []
         rows = self._rows(state.round, near)
+        if not (who >= 0).any():  # nobody is there: the round is passed over
+            return State(state.server, state.clients, state.round + 1, state.diagnostics), True
         if not isinstance(rows, tuple):
             rows = np.asarray(rows[state.round % self.draws.rounds])
         for place, number in enumerate(who.tolist()):
+            if number < 0:
+                continue
             before = jax.tree.map(lambda s, n=number: s[n], state.clients)
             upload, changed[number] = self._one(
                 algorithm, message, before, number, state.round, near, None if isinstance(rows, tuple) else rows[place]
@@ -56,8 +60,10 @@ class DebugEngine(Engine):
             mean = algorithm.aggregate(jax.tree.map(lambda *u: jnp.stack(u), *uploads), jnp.asarray(weights))
         plan = self.plan
         psi = self.problem.regularizer
-        ctx = Context(state.round, 0, plan.max_steps, plan.cohort, plan.clients, psi, seed=self.seed)
-        updated = cast_like(algorithm.at(ctx).update(state.server, mean, ctx), state.server)
+        ctx = Context(state.round, 0, plan.max_steps, len(weights), plan.clients, psi, seed=self.seed)
+        updated = algorithm.at(ctx).update(state.server, mean, ctx)
+        check_returned(algorithm, "update", "the server's state", updated, state.server)
+        updated = cast_like(updated, state.server)
         if not finite(updated):
             return state, False
         clients = state.clients

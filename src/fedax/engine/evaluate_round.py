@@ -9,6 +9,7 @@ import numpy as np
 
 from fedax.algorithms.base import Context
 from fedax.algorithms.with_model_state import SharedWithOwnState, clients_keep_state
+from fedax.client.draws import participation
 from fedax.engine.prepare import Prepared
 from fedax.engine.result import unwrap
 from fedax.engine.state import RunState
@@ -23,6 +24,7 @@ from fedax.evaluation.structure import (
     value_at,
 )
 from fedax.model_state import parted
+from fedax.privacy.accounting import Guarantee
 from fedax.vectors import Mixture, Vector
 
 DIAGNOSTICS = ("drift", "diversity", "residual")  # how a round went, see executors.diagnostics
@@ -57,7 +59,21 @@ def measure(run: Prepared, state: RunState) -> dict[str, Any]:
     if state.diagnostics is not None:
         seen = np.nan_to_num(np.asarray(state.diagnostics, np.float64), nan=1.0)  # squares may be beyond a float
         row |= dict(zip(DIAGNOSTICS, seen.tolist(), strict=True))
+    row |= spent(run, state.round)
     return row | {"gradients": state.gradients, "floats_up": state.floats_up, "floats_down": state.floats_down}
+
+
+def spent(run: Prepared, rounds: int) -> dict[str, float]:
+    """The epsilon of a client after some rounds, where the method has noise on its uploads."""
+    asked = run.algorithm.privacy
+    if asked is None or not asked.noise:
+        return {}
+    plan = run.plan
+    guarantee = Guarantee(float(asked.noise), float(asked.delta), asked.cohorts)
+    most = int(participation(plan, run.engine.seed, rounds).max()) if rounds else 0
+    if run.config.availability is not None:  # who is seldom there or always decides: as if in every round
+        most, guarantee = rounds, Guarantee(guarantee.noise, guarantee.delta)
+    return {"epsilon": guarantee.epsilon(uploads=most, rounds=rounds, cohort=plan.cohort, clients=plan.clients)}
 
 
 def _structure(run: Prepared, state: RunState, psi: Any, model: Any) -> dict[str, float]:

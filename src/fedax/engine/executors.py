@@ -146,7 +146,7 @@ def cohort_program(
             return (upload, squares(upload, new, state)), new
 
         stacked = rounds and algorithm.aggregate != "mean"
-        if divided:
+        if divided or plan.sometimes:
             who = shares.client_at(who)
 
         def chunk(total: Any, part: Any) -> Any:
@@ -177,6 +177,8 @@ def cohort_program(
             total, weight = _sum_over(mesh, (total, weight))
         elif executor.devices > 1:
             total, weight = jax.lax.psum((total, weight), "clients")
+        if plan.sometimes:  # of nobody, the mean is zero: the round is passed over
+            weight = jnp.where(weight > 0, weight, 1)
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
         if not stacked:
             return mean, new, measured

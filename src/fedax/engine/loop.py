@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -28,6 +28,7 @@ from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
 from fedax.errors import DivergedError
 from fedax.options import made_of
+from fedax.own_code import telling_whose
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, HISTORY, claim, write_whole
 from fedax.runs.folder import Record
@@ -98,13 +99,21 @@ class Simulation:
         if state.round != done and (state.round % every == 0 or state.round == rounds):
             yield self.record()
         some = 1
-        while state.round < rounds:
+        while state.round < rounds and not self.stopped_early:
             target = min(rounds, (state.round // every + 1) * every)
             while state.round < target:
                 some = self._segment(min(some, target - state.round))
             yield self.record()
         if self.prepared.protocol and state.by_client is None:
-            state.by_client = moments(self.prepared, state)
+            with telling_whose():
+                state.by_client = moments(self.prepared, state)
+
+    @property
+    def stopped_early(self) -> str:
+        """Why the run ends before its last round; nothing if it does not."""
+        if self.config.patience is None or self.state.round >= self.config.rounds:
+            return ""
+        return stopped(self.state.history, self.prepared.judged, self.config.patience)
 
     def begin(self) -> None:
         """Start the clock, or let it go on."""
@@ -124,7 +133,8 @@ class Simulation:
         run, state, began = self.prepared, self.state, time.perf_counter()
         before = state.round
         try:
-            after, good = run.engine.advance(run.algorithm, state, rounds, run.data)
+            with telling_whose():
+                after, good = run.engine.advance(run.algorithm, state, rounds, run.data)
         except DivergedError as error:  # the debug executor knows more: the client and the step
             error.result = self.result
             raise
@@ -159,7 +169,9 @@ class Simulation:
 
     def measure(self) -> dict[str, Any]:
         """Evaluate the models as they are now; a loss that is not finite raises."""
-        state, row = self.state, measure(self.prepared, self.state)
+        state = self.state
+        with telling_whose():
+            row = measure(self.prepared, self.state)
         if not all(np.isfinite(value) for value in row.values()):
             # finite parameters so large that the loss is not: the model to keep is that of the last evaluation
             kept = self.result
@@ -186,9 +198,11 @@ class Simulation:
             "chunk": run.executor.chunk,
             "states": "devices" if run.store is None else type(run.store.slots).__name__,
         }
+        if early := self.stopped_early:
+            info["stopped"] = early
         model = run.problem.whole(unwrap(jax.device_get(run.algorithm.model(state.server))))
         model = jax.tree.map(jnp.asarray, model)
-        about = record_now(self.about, run, state)
+        about = record_now(self.about, run, state, self.stopped_early)
         problem = run.problem
 
         def apply(model: Any, x: Any) -> Any:
@@ -223,16 +237,35 @@ class Simulation:
         return unwrap(models)
 
 
+def stopped(history: Sequence[Mapping[str, Any]], judged: tuple[str, bool], patience: int) -> str:
+    """Why a run stops: none of the last `patience` evaluations improved on the best before; nothing if one did.
+
+    judged: a column of the history, and whether higher is better. A function of the history alone, so a run that goes
+    on from a checkpoint stops where it would have stopped.
+
+    >>> rows = [{"round": r, "loss": loss} for r, loss in enumerate([3.0, 2.0, 2.5, 2.0])]
+    >>> stopped(rows, ("loss", False), 2), stopped(rows, ("loss", False), 3)
+    ('validation has not improved since round 1: loss was 2', '')
+    """
+    name, higher = judged
+    scores = [row[name] if higher else -row[name] for row in history]
+    best = int(np.argmax(scores)) if scores else 0
+    if len(scores) - 1 - best < patience:
+        return ""
+    return f"validation has not improved since round {history[best]['round']}: {name} was {history[best][name]:g}"
+
+
 def account(run: Prepared, state: RunState, first: int, last: int) -> None:
     """Count what the rounds first .. last-1 cost, and who took part."""
     if last == first:
         return
     cohorts = run.engine.draws.cohorts(first, last)
-    for r, cohort in enumerate(cohorts, first + 1):
+    for r, drawn in enumerate(cohorts, first + 1):
+        cohort = drawn[drawn >= 0]  # those who were there
         state.joined[cohort[state.joined[cohort] == 0]] = r
-    who, cohort_size = cohorts.ravel(), run.plan.cohort
+    who, sizes = cohorts[cohorts >= 0], (cohorts >= 0).sum(1)
     met = [run.algorithm.traffic(Context(round=r, seed=run.config.seed)) for r in range(first, last)]
-    traffic = np.array(met, int).sum(0)
+    traffic = sizes @ np.array(met, int)
     state.gradients += int(np.sum(run.cost.gradients(run.rows[who], run.steps[who], run.plan.batch)))
-    state.floats_up += run.cost.up * cohort_size * int(traffic[1])
-    state.floats_down += run.cost.down * cohort_size * int(traffic[0])
+    state.floats_up += run.cost.up * int(traffic[1])
+    state.floats_down += run.cost.down * int(traffic[0])

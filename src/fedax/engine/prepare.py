@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax import platforms, randomness
+from fedax.algorithms.attacks import Attack, attacked
 from fedax.algorithms.base import Algorithm, Context
-from fedax.algorithms.with_model_state import WithModelState, bare
+from fedax.algorithms.with_model_state import WithModelState
 from fedax.client import shares
+from fedax.client.availability import Presence
 from fedax.client.cost import Cost, cost
 from fedax.client.device_data import Data, Disk, Divided, place_data
 from fedax.client.draws import busiest_process
@@ -23,6 +25,7 @@ from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
+from fedax.data.relabelling import relabel
 from fedax.engine.config import RunConfig
 from fedax.engine.debug import DebugEngine
 from fedax.engine.devices import choose_devices
@@ -32,9 +35,12 @@ from fedax.engine.rounds import Engine
 from fedax.engine.same_experiment import check_agreement
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
 from fedax.evaluation import Meter, Meters, smoothness
+from fedax.memory import check_memory
 from fedax.model_state import WithState, parted
+from fedax.own_code import place, telling_whose, words
+from fedax.privacy import accounting
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
 from fedax.runtime import configure, process_count
@@ -68,6 +74,7 @@ class Prepared:
     advice: str | None  #: of the method on its rates
 
     @classmethod
+    @telling_whose()
     def of(
         cls,
         problem: Problem,
@@ -86,12 +93,15 @@ class Prepared:
         if not isinstance(federation, Federation | Lazy):
             raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
         check_evaluated(config.personal, algorithm)
+        check_private(config, algorithm)
         if isinstance(federation, Lazy) and config.unseen:
             raise FedaxError(f"unseen is {config.unseen}: clients that are made as they are needed cannot be held out")
         whole = in_memory(federation)
         seen, unseen = hold_out(whole.clients, config.unseen, config.seed)
         trained = whole.subset(seen) if len(unseen) else federation
+        trained = relabelled(trained, config.attack, config.seed)
         plan, steps = make_plan(trained, config, cohort=config.cohort)
+        plan, steps = _as_available(plan, steps, config)
         check_agreement(problem, in_memory(trained), algorithm, plan, config)
         if process_count() > plan.clients:
             raise FedaxError(
@@ -99,15 +109,18 @@ class Prepared:
                 "each process must hold at least one"
             )
         if algorithm.lockstep and not plan.equal_steps:
-            found = f"local_epochs={config.local_epochs} gives clients {steps.min()} to {steps.max()} local steps"
+            why = f"local_epochs={config.local_epochs}" if config.local_epochs else "availability.slow"
+            found = f"{why} gives clients {steps.min()} to {steps.max()} local steps"
             raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
         shown = in_memory(trained)
         problem = problem.own_copy()
         known = beside is not None and beside.problem is problem and beside.federation is shown
         x0 = first_parameters(problem, algorithm, shown, config.seed, checked=known)
+        algorithm = attacked(algorithm, config.attack, plan.clients)
         algorithm = with_model_state(problem, algorithm, x0, config.model_state, plan.batch)
-        engine = _engine(problem, trained, plan, steps, config, x0)
-        placed = None if beside is None or beside.engine.mesh != engine.mesh else beside.measured
+        engine = _engine(problem, trained, plan, steps, config, x0, needs_all=algorithm.needs_all)
+        changed = config.attack is not None and config.attack.kind == "relabel"
+        placed = None if beside is None or changed or beside.engine.mesh != engine.mesh else beside.measured
         others = [shown.part(part) for part in ("validation", "test")]
         measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.mesh, placed, others)
         data: Data | Disk = measured
@@ -130,7 +143,7 @@ class Prepared:
         late = None
         if len(unseen):
             late = Newcomers(problem, whole.subset(unseen), config, plan, measured.arrays, list(meters), x0)
-        return cls(
+        made = cls(
             config=config,
             problem=problem,
             algorithm=algorithm,
@@ -151,6 +164,9 @@ class Prepared:
             newcomers=late,
             advice=algorithm.advice(planned, lambda: smoothness(problem, evaluated, measured, x0)),
         )
+        if config.patience is not None:
+            _ = made.judged  # raises before any work
+        return made
 
     @property
     def executor(self) -> Executor:
@@ -167,6 +183,20 @@ class Prepared:
         return self.config.personal and self.algorithm.personalised
 
     @property
+    def judged(self) -> tuple[str, bool]:
+        """The column of the history that patience goes by, and whether higher is better there."""
+        metrics, by = self.problem.metrics, self.config.stop_by
+        name = by or ("accuracy" if "accuracy" in metrics else "loss")
+        if name not in metrics:
+            raise unknown("metric of stop_by", name, metrics)
+        if "validation" not in self.meters:
+            raise FedaxError(
+                "patience needs validation rows that are evaluated: split must leave some, as eval_on must"
+            )
+        own = "personal_" if self.personal and self.algorithm.personalised else ""
+        return f"{own}validation_{name}", metrics[name].higher
+
+    @property
     def protocol(self) -> bool:
         """Whether the run ends with every client's metrics."""
         asked = self.config.protocol
@@ -175,6 +205,7 @@ class Prepared:
     def taking(self, algorithm: Algorithm) -> Prepared:
         """The same run of another method of the same kind."""
         rule = self.config.model_state
+        algorithm = attacked(algorithm, self.config.attack, self.plan.clients)
         other = with_model_state(self.problem, algorithm, self.x0, rule, self.plan.batch)
         return dataclasses.replace(self, algorithm=other, advice=None)
 
@@ -199,6 +230,15 @@ def in_memory(federation: Federation | Lazy) -> Federation:
     return federation.shown_clients if isinstance(federation, Lazy) else federation
 
 
+def relabelled(federation: Federation | Lazy, attack: Attack | None, seed: int) -> Federation | Lazy:
+    """The federation as attackers train on it, if they change labels."""
+    if attack is None or attack.kind != "relabel" or not attack.share:
+        return federation
+    if isinstance(federation, Lazy):
+        raise FedaxError("attack.kind is 'relabel': clients that are made as they are needed cannot be relabelled")
+    return relabel(federation, attack.who(seed, federation.clients).tolist())
+
+
 def _engine(
     problem: Problem,
     trained: Federation | Lazy,
@@ -206,6 +246,8 @@ def _engine(
     steps: NDArray[np.int64],
     config: RunConfig,
     x0: Vector,
+    *,
+    needs_all: bool,
 ) -> Engine:
     """What runs the rounds, on devices that suit the cohort."""
     arrays, chunk = in_memory(trained).arrays, config.chunk
@@ -215,8 +257,40 @@ def _engine(
     seed, processes = jax.random.key(config.seed), process_count()
     most = None if processes == 1 else busiest_process(plan, processes, seed, config.rounds)
     executor, mesh = choose_devices(config.executor, problem, x0, arrays, plan, steps, config.devices, chunk, most)
+    check_room(plan, executor, arrays)
     made = DebugEngine if executor.name == "debug" else Engine
-    return made(problem, plan, executor, mesh, seed, config.rounds)
+    asked = config.availability
+    presence = None
+    if asked is not None and asked.sometimes:
+        presence = Presence(asked, config.seed, plan.clients, needs_all=needs_all)
+    return made(problem, plan, executor, mesh, seed, config.rounds, presence)
+
+
+def _as_available(plan: Plan, steps: NDArray[np.int64], config: RunConfig) -> tuple[Plan, NDArray[np.int64]]:
+    """The plan and the clients' steps where some are slow or not always there."""
+    asked = config.availability
+    if asked is None:
+        return plan, steps
+    asked.check(plan.clients)
+    if asked.sometimes and process_count() > 1:
+        raise FedaxError(f"availability is for runs in one process, not in {process_count()}")
+    steps = asked.steps(config.seed, steps)
+    equal = bool(steps.min() == steps.max())
+    changed = dataclasses.replace(plan, max_steps=int(steps.max()), equal_steps=equal, sometimes=asked.sometimes)
+    return changed, steps
+
+
+def check_room(plan: Plan, executor: Executor, arrays: Mapping[str, Any]) -> None:
+    """Raise if a round's minibatches take more memory than there is.
+
+    Their row numbers are drawn for the whole round; the rows themselves are there for the clients that are batched.
+    """
+    if plan.batch is None:
+        return
+    row = sum(int(np.prod(array.shape[1:])) * array.dtype.itemsize for array in arrays.values())
+    numbers, at_once = 4 * executor.places * plan.max_steps * plan.batch, executor.devices * executor.chunk
+    asked = f"batch_size={plan.batch:,} with {plan.max_steps:,} local steps"
+    check_memory(f"{asked}: a round's minibatches", numbers + at_once * plan.batch * row)
 
 
 def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
@@ -244,11 +318,14 @@ def first_parameters(
     sample = {k: jnp.asarray(a[:2]) for k, a in federation.arrays.items()}
     key = randomness.key_for(seed, randomness.INIT)
     try:
+        check_memory("the model", 4 * problem.parameters(key, sample))
         params = problem.init(key, sample)
+    except FedaxError:
+        raise
     except (TypeError, ValueError) as error:
-        if isinstance(error, FedaxError):
-            raise
-        raise FedaxError(f"the model cannot be initialised on this federation: {error}") from error
+        whose = place(error)
+        said = words(error) if whose is None else f"{whose} raises {words(error)}"
+        raise FedaxError(f"the model cannot be initialised on this federation: {said}") from error
     if not checked:
         problem.check(params, federation.arrays)
     psi = problem.regularizer
@@ -283,7 +360,22 @@ def with_model_state(
     if batch_size is None:
         what = "has state" if stateful else "draws random numbers"
         raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
-    return WithModelState(bare(algorithm), rule or "average")
+    inner = algorithm.base if isinstance(algorithm, WithModelState) else algorithm  # of a site that asks again
+    return WithModelState(inner, rule or "average")
+
+
+def check_private(config: RunConfig, algorithm: Algorithm) -> None:
+    """Raise where noise on uploads would not cover what one client can do to the server, or cannot be counted."""
+    asked = algorithm.privacy
+    if asked is None or not asked.noise:
+        return
+    if config.weighted:
+        raise FedaxError("weighted is true: with noise it must be false, so that every client counts the same")
+    if config.model_state == "average":
+        raise FedaxError("model_state is 'average': the model's state has no noise, so with noise it must be 'client'")
+    if algorithm.aggregate != "mean":
+        raise FedaxError(f"{algorithm!r} does not take the mean of uploads, and noise is made for one")
+    accounting.load()
 
 
 def check_evaluated(personal: bool, algorithm: Algorithm) -> None:

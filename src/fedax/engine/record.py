@@ -100,12 +100,12 @@ def client_values(run: Prepared, metrics: Metrics) -> Values:
     return {part: {name: everyone(metric.values) for name, metric in found.items()} for part, found in metrics.items()}
 
 
-def record_now(about: Record | None, run: Prepared, state: RunState) -> Record | None:
-    """What the directory of a run says now, if the run was described."""
+def record_now(about: Record | None, run: Prepared, state: RunState, early: str = "") -> Record | None:
+    """What the directory of a run says now, if the run was described. early: why it stopped before its last round."""
     if about is None:
         return None
-    status: Any = "finished" if state.round >= run.config.rounds else "interrupted"
-    return dataclasses.replace(about, values=client_values(run, state.per_client), status=status)
+    status: Any = "finished" if state.round >= run.config.rounds or early else "interrupted"
+    return dataclasses.replace(about, values=client_values(run, state.per_client), status=status, message=early)
 
 
 def written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:

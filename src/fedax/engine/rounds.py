@@ -20,10 +20,11 @@ from jax.sharding import PartitionSpec as P
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.client import shares
+from fedax.client.availability import Presence
 from fedax.client.device_data import Data, Disk
 from fedax.client.draws import Draws
 from fedax.client.plan import Plan
-from fedax.client.round import Client, cast_like
+from fedax.client.round import Client, cast_like, check_returned
 from fedax.engine.executors import Executor, cohort_program, diagnostics
 from fedax.engine.state import State
 from fedax.engine.store import Store
@@ -34,11 +35,18 @@ class Engine:
     """Runs rounds of one method on one problem and federation."""
 
     def __init__(
-        self, problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, seed: jax.Array, rounds: int = 1
+        self,
+        problem: Problem,
+        plan: Plan,
+        executor: Executor,
+        mesh: Mesh,
+        seed: jax.Array,
+        rounds: int = 1,
+        presence: Presence | None = None,
     ) -> None:
-        """rounds: that may run in one call, if their draws have room."""
+        """rounds: that may run in one call, if their draws have room. presence: who is there, if not everybody."""
         self.problem, self.plan, self.executor, self.mesh, self.seed = problem, plan, executor, mesh, seed
-        self.draws = Draws(plan, executor.places, mesh, seed, rounds)
+        self.draws = Draws(plan, executor.places, mesh, seed, rounds, presence)
 
     def place(self, tree: Any) -> Any:
         """Put arrays on every device."""
@@ -138,14 +146,16 @@ class Engine:
     def _taken(self, store: Store, here: Any) -> Any:
         """The states of the clients at all places, or at those of this process."""
         if not shares.is_divided(self.mesh):
-            return store.take(here)
+            return store.take(shares.client_at(here))
         mine = here[shares.places_here(self.mesh, len(here))]
         return shares.spread(self.mesh, store.take(shares.client_at(mine)))
 
     def _put(self, store: Store, here: Any, new: Any) -> None:
         """Write the new states of the clients that took part, or of those that this process holds."""
         if not shares.is_divided(self.mesh):
-            store.put(here[: self.plan.cohort], jax.tree.map(lambda a: np.asarray(a)[: self.plan.cohort], new))
+            there = np.flatnonzero(shares.is_taken(here[: self.plan.cohort]))
+            if there.size:
+                store.put(here[there], jax.tree.map(lambda a: np.asarray(a)[there], new))
             return
         mine = here[shares.places_here(self.mesh, len(here))]
         there = shares.is_taken(mine)
@@ -193,12 +203,18 @@ def _round(
     def a_round(
         algorithm: Any, server: Any, states: Any, here: Any, rows: Any, round: Any, seed: Any, data: Data
     ) -> Any:
-        share = data.count[here] if plan.weighted else 1
-        weights = jnp.where(_taking_part(plan, executor, mesh, here), share, 0).astype(jnp.float32)
+        share = data.count[shares.client_at(here) if plan.sometimes else here] if plan.weighted else 1
+        taking_part = _taking_part(plan, executor, mesh, here)
+        weights = jnp.where(taking_part, share, 0).astype(jnp.float32)
+        cohort_size = jnp.sum(taking_part) if plan.sometimes else plan.cohort
         message = algorithm.broadcast(server)
         upload, new, measured = cohort(algorithm, message, states, here, weights, rows, seed, round, data)
-        ctx = Context(round, 0, plan.max_steps, plan.cohort, plan.clients, problem.regularizer, seed=seed)
-        updated = cast_like(algorithm.at(ctx).update(server, upload, ctx), server)
+        ctx = Context(round, 0, plan.max_steps, cohort_size, plan.clients, problem.regularizer, seed=seed)
+        updated = algorithm.at(ctx).update(server, upload, ctx)
+        check_returned(algorithm, "update", "the server's state", updated, server)
+        updated = cast_like(updated, server)
+        if plan.sometimes:
+            updated = jax.tree.map(lambda n, o: jnp.where(cohort_size > 0, n, o), updated, server)
         # a state that is not finite shows in the squares; where these are, nobody looks through the states again
         good = jax.lax.cond(jnp.all(jnp.isfinite(measured)), lambda: jnp.array(True), lambda: finite(new))
         return updated, new, finite(updated) & good, diagnostics(upload, measured)
@@ -208,7 +224,9 @@ def _round(
 
 def _taking_part(plan: Plan, executor: Executor, mesh: Mesh, here: Any) -> Any:
     """Whether there is a client of the cohort at each place."""
-    return shares.is_taken(here) if shares.is_divided(mesh) else np.arange(executor.places) < plan.cohort
+    return (
+        shares.is_taken(here) if shares.is_divided(mesh) or plan.sometimes else np.arange(executor.places) < plan.cohort
+    )
 
 
 def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any:

@@ -36,7 +36,7 @@ def byte_count(size: str | int) -> int:
     (2147483648, 1500000, 10)
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
-    if isinstance(size, bool) or not match or match[2].upper() not in _UNITS or float(match[1]) <= 0:
+    if isinstance(size, bool | float) or not match or match[2].upper() not in _UNITS or float(match[1]) <= 0:
         raise FedaxError(f"state_budget must be a size such as 2GiB or 500MB, not {size!r}")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 

@@ -109,6 +109,10 @@ class Settings:
         self._how = {"rounds": rounds, "protocol": False, **options}
         self._on = (problem, federation)
         self.first = Simulation(problem, federation, algorithms[0], **self._how)
+        if self.first.config.patience is not None:  # settings side by side go through the same rounds
+            if mode == "batched":
+                raise FedaxError("patience ends a setting by itself: mode must be 'sequence' or 'auto'")
+            mode = "sequence"
         lanes = _lanes(self.first.prepared, options.get("state_budget"))
         if mode == "auto":
             mode = "batched" if self.first.prepared.executor.name == "batched" and lanes > 1 else "sequence"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax.evaluation.metrics import shown
+from fedax.evaluation.signed_rank import signed_rank
 
 Floats = NDArray[np.float64]
 MODELS = ("shared", "localised", "personal", "local")
@@ -138,16 +139,7 @@ def helped(own: Floats, other: Floats, *, higher: bool = True) -> dict[str, floa
     # differences of two means over a client's rows: those of rounding alone are ties
     gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)
     result = {"gain": float(gain.mean()), "helped": float(np.mean(gain > 0)), "harmed": float(np.mean(gain < 0))}
-    return {**result, "p": _wilcoxon(gain)}
-
-
-def _wilcoxon(gain: Floats) -> float:
-    from scipy.stats import wilcoxon
-
-    if not gain.any():
-        return 1.0
-    method = "exact" if len(gain) <= 25 and len(np.unique(np.abs(gain))) == len(gain) and gain.all() else "approx"
-    return float(wilcoxon(gain, method=method).pvalue)
+    return {**result, "p": signed_rank(gain)}
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:

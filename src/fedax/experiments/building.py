@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fedax.client.availability import Availability
 from fedax.data import Federation
+from fedax.data.tables.own_rows import read_table
 from fedax.engine.config import RunConfig, SimulatedWork
 from fedax.engine.prepare import in_memory
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import check_outputs
 from fedax.experiments.schema import Experiment
 from fedax.kernels.switch import wanted
@@ -61,7 +63,30 @@ def prepare(experiment: Experiment) -> tuple[Problem, Any]:
 def options(experiment: Experiment, seed: int) -> dict[str, Any]:
     """How an experiment is simulated, as `simulate` and `sweep` take it."""
     shared = {field.name: getattr(experiment, field.name) for field in dataclasses.fields(SimulatedWork)}
+    shared["attack"] = None if experiment.attack is None else experiment.attack.build()
+    shared["availability"] = availability_of(experiment)
     return {**shared, "eval_every": experiment.eval_every, "seed": seed}
+
+
+def availability_of(experiment: Experiment) -> Availability | None:
+    """When clients are there, if not always; a column of the table may say how often each of them is."""
+    asked: Any = experiment.availability
+    if asked is None or asked.column is None:
+        made: Availability | None = None if asked is None else asked.build()
+        return made
+    given = experiment.data.options
+    if "path" not in given or given.get("client") is None or experiment.unseen:
+        raise FedaxError("availability.column is for a table with a client column, of which nobody is held out")
+    frame = read_table(given["path"])
+    if asked.column not in frame.columns:
+        raise unknown("column of availability", asked.column, [str(name) for name in frame.columns])
+    values = frame[asked.column]
+    if values.dtype.kind not in "biuf" or not values.between(0, 1).all():
+        raise FedaxError(f"availability.column is {asked.column!r}: its cells must be numbers from 0 to 1")
+    means = values.astype(float).groupby(frame[given["client"]].astype(str)).mean()
+    rates = tuple(float(means[name]) for name in in_memory(experiment.data.build()).names)
+    by_column: Availability = asked.build(rates)
+    return by_column
 
 
 def config_of(experiment: Experiment, seed: int, **more: Any) -> RunConfig:

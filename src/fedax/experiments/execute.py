@@ -214,6 +214,8 @@ def _carry_out(plan: Run, simulation: Simulation, folder: RunFolder, progress: P
         ended: Status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         folder.status(ended, simulation.state.round, str(error))
         raise
+    if status == "finished":
+        message = simulation.stopped_early
     made = simulation.result if kept is None else kept
     reached = int(made.info["rounds"])
     with contextlib.suppress(*([OSError] if status == "failed" else [])):  # the disk may be full, as the message says

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from fedax import data
 from fedax.algorithms import Algorithm, build
+from fedax.algorithms.attacks import Attack
+from fedax.client.availability import Availability
 from fedax.data import Federation, Partition
 from fedax.data.generators.lazy import SHOWN, Lazy, lazily
 from fedax.data.loading import check_outside_options
@@ -208,6 +210,58 @@ class DataTable(NamedTable):
             raise FedaxError(
                 f"partition must be left out: the client column {self.options['client']!r} divides the rows"
             )
+        return self
+
+
+class AttackTable(Table):
+    """[attack]: what a share of the clients does instead of their part."""
+
+    kind: Literal["flip", "scale", "noise", "relabel"] = Field(description="flip, scale, noise or relabel")
+    share: Annotated[float, Field(ge=0, lt=1)] = Field(description="the share of clients that attack, such as 0.2")
+    strength: Annotated[float, Field(gt=0)] | None = None
+
+    def build(self) -> Attack:
+        """The attack.
+
+        >>> AttackTable(kind="scale", share=0.2).build()
+        Attack(kind='scale', share=0.2, strength=10.0)
+        """
+        return Attack(self.kind, self.share, self.strength)
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> AttackTable:
+        self.strength = self.build().strength
+        return self
+
+
+class AvailabilityTable(Table):
+    """[availability]: when clients are there, and what they manage; the fields of `fedax.Availability`.
+    column: of the table, whose mean over a client's rows is the probability that the client is there."""
+
+    share: float | list[float] | None = None
+    column: str | None = None
+    on: Count | None = None
+    off: Count | None = None
+    leave: float | None = None
+    come: float | None = None
+    drop_out: float = 0.0
+    slow: float = 0.0
+    speed: float = 0.5
+
+    def build(self, share: Any = None) -> Availability:
+        """What is asked of clients; share: the probabilities that the column gives.
+
+        >>> AvailabilityTable(on=3, off=1).build()
+        Availability(share=None, on=3, off=1, leave=None, come=None, drop_out=0.0, slow=0.0, speed=0.5)
+        """
+        given = self.model_dump(exclude={"column"})
+        return Availability(**{**given, "share": share if self.column is not None else self.share})
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> AvailabilityTable:
+        if self.column is not None and self.share is not None:
+            raise FedaxError("share and column are two ways to be there: give one of them")
+        self.build(0.5)
         return self
 
 

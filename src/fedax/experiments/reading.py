@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from fedax.errors import FedaxError, nearest, unknown
 from fedax.experiments.schema import Experiment
 from fedax.outside import beside
+from fedax.whole_files import read_regular
 
 
 def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()) -> Experiment:
@@ -28,7 +29,10 @@ def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()
     table.setdefault("name", file.stem)
     for key, value in overrides:
         override(table, key, value)
-    return parse(beside(table, file.parent))
+    try:
+        return parse(beside(table, file.parent))
+    except RecursionError as error:
+        raise FedaxError(f"{path} cannot be read: {_beyond(error)}") from None
 
 
 def parse(table: dict[str, Any]) -> Experiment:
@@ -99,15 +103,27 @@ def _label(table: Any) -> Any:
 
 
 def parse_value(text: str) -> Any:
+    """A TOML value; what is not TOML is text.
+
+    >>> parse_value("0.5"), parse_value("FedAvg")
+    (0.5, 'FedAvg')
+    """
     try:
         return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
     except tomllib.TOMLDecodeError:
         return text
+    except (ValueError, RecursionError) as error:
+        raise FedaxError(f"the value {text[:20]}... cannot be read: {_beyond(error)}") from None
+
+
+def _beyond(error: BaseException) -> str:
+    """What is wrong with TOML that is well formed."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes().decode()
+        content = read_regular(path).decode()
     except FileNotFoundError:
         beside = sorted(str(p) for p in path.parent.glob("*.toml")) if path.parent.is_dir() else []
         guess = nearest(str(path), beside)
@@ -124,6 +140,8 @@ def _load(path: Path) -> dict[str, Any]:
         last = len(content.splitlines())
         reason = str(error).replace("at end of document", f"at line {last}, the end of the file")
         raise FedaxError(f"{path} is not valid TOML: {reason[:1].lower()}{reason[1:]}") from None
+    except (ValueError, RecursionError) as error:
+        raise FedaxError(f"{path} cannot be read: {_beyond(error)}") from None
 
 
 def _sentence(error: ValidationError, *, numbered: bool) -> str:

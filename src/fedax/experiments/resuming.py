@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from fedax.experiments.execute import Outcome, PlannedRun, Runner, plan
 from fedax.experiments.reading import parse
 from fedax.experiments.resolved import resolved_run
 from fedax.experiments.schema import Experiment
-from fedax.runs.files import EXPERIMENT, HISTORY, RUNS, STATUS, as_json, read_history, read_json
+from fedax.runs.files import EXPERIMENT, HISTORY, INFO, RUNS, STATUS, as_json, read_history, read_json
 from fedax.runs.lock import locked
 from fedax.runtime import noticing_losses
 
+log = logging.getLogger("fedax")
 _MACHINE = ("versions", "runs", "metrics")  # what a resolved experiment says beyond the experiment
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.
 _FREE = ("executor", "devices", "chunk", "checkpoint_every", "state_budget")
@@ -143,6 +145,12 @@ def _found(run: Run) -> Run:
     about = read_json(run.folder / STATUS) or {}
     rows = read_history(run.folder / HISTORY) if (run.folder / HISTORY).is_file() else []
     known = {key: about[key] for key in ("status", "round", "message") if key in about}
+    if not isinstance(known.get("status", ""), str) or not isinstance(known.get("round", 0), int):
+        raise FedaxError(f"{run.folder / STATUS} cannot be read: status must be text and round a whole number")
+    whole = rows and rows[-1].get("round") == about.get("round") and (run.folder / INFO).is_file()
+    if known.get("status") == "finished" and not whole:
+        log.warning("%s says that the run has finished, and its files do not: it goes on", run.folder / STATUS)
+        known["status"] = "interrupted"
     return dataclasses.replace(run, metrics=dict(rows[-1]) if rows else {}, **known)
 
 

@@ -11,7 +11,16 @@ from fedax.engine.config import SimulatedWork
 from fedax.engine.prepare import check_evaluated
 from fedax.engine.store import byte_count
 from fedax.errors import FedaxError, unknown
-from fedax.experiments.file_tables import AlgorithmTable, DataTable, ModelTable, ProblemTable, Seed, Table
+from fedax.experiments.file_tables import (
+    AlgorithmTable,
+    AttackTable,
+    AvailabilityTable,
+    DataTable,
+    ModelTable,
+    ProblemTable,
+    Seed,
+    Table,
+)
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
 from fedax.metrics import RESERVED
@@ -25,7 +34,9 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
     """A whole experiment file: the options of a simulation, and tables."""
 
     name: Annotated[str, Field(pattern="[A-Za-z0-9]")] = "experiment"
-    rounds: Count = Field(description="the number of communication rounds, such as rounds = 60")
+    rounds: Annotated[int, Field(ge=1, lt=2**31)] = Field(
+        description="the number of communication rounds, such as rounds = 60"
+    )
     eval_every: Count | None = None
     budget: Literal["rounds", "gradients", "floats"] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
@@ -37,6 +48,8 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
     algorithm: Annotated[list[AlgorithmTable], Field(min_length=1)] = Field(
         description='a table such as [algorithm] with name = "FedAvg" and lr = 0.1'
     )
+    attack: AttackTable | None = None  # type: ignore[assignment]  # a table, of which a run's is made
+    availability: AvailabilityTable | None = None  # type: ignore[assignment]
     sweep: SweepTable | None = None
     tune: TuneTable | None = None
 
@@ -51,6 +64,13 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
         if len(set(seeds)) < len(seeds):
             raise FedaxError(f"{seeds} names a seed twice, and all must differ")
         return seeds
+
+    @field_validator("eval_on")
+    @classmethod
+    def _parts_differ(cls, parts: Sequence[str] | None) -> Sequence[str] | None:
+        if parts is not None and len(set(parts)) < len(parts):
+            raise FedaxError(f"{list(parts)} names a part twice")
+        return parts
 
     @field_validator("state_budget")
     @classmethod
@@ -81,8 +101,9 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
             self.sweep.check(self.algorithm, self.rounds)
         if self.tune is not None:
             self.tune.check(self.algorithm, self.seeds)
-        for asked in (self.tune, self.sweep):
-            by = None if asked is None else asked.bare
+        if self.stop_by is not None and self.patience is None:
+            raise FedaxError(f"stop_by is {self.stop_by!r}: it goes with patience")
+        for by in (*(None if asked is None else asked.bare for asked in (self.tune, self.sweep)), self.stop_by):
             if by is not None and by not in (*self.problem.metrics, *RESERVED):
                 self.problem.metrics = [*self.problem.metrics, by]  # what decides is measured
         return self

@@ -23,9 +23,10 @@ from fedax.engine.fingerprint import source
 from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
+from fedax.experiments.building import availability_of
 from fedax.experiments.resolved import resolved_run
 from fedax.flower.messages import Layout
-from fedax.flower.privacy import Privacy
+from fedax.flower.privacy_settings import FIELDS, Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
 from fedax.options import Count, check_options
 from fedax.problem import Problem
@@ -70,6 +71,13 @@ class Setting(Work):
                 "clients is missing: it must be the number of clients in all, unless a federation is given"
             )
         check_options(self)
+        asked = self.algorithm.privacy
+        if asked is not None:  # clipping is then the client's, and the noise the server's own
+            if asked is not self.algorithm or self.privacy is not None:
+                what = "over a network Private must be the outermost method, and clip be given once"
+                raise FedaxError(f"{self.algorithm!r}: {what}")
+            object.__setattr__(self, "privacy", Privacy(**{name: getattr(asked, name) for name in FIELDS}))
+            object.__setattr__(self, "algorithm", self.algorithm.base)
         cohort = given if self.cohort is None else self.cohort
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
@@ -98,6 +106,7 @@ class Setting(Work):
             "clients": f"{self.cohort} of {self.clients}",
             "work": repr(schedule),
             "model_state": str(self.model_state),
+            "availability": repr(self.availability),
             "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
@@ -130,11 +139,20 @@ class Setting(Work):
         except (TypeError, ValueError) as error:
             raise not_taken(layout, error) from error
 
-    def plan(self, own: Federation) -> Plan:
-        """The plan of a client with these rows, as if all had as many."""
-        alone = make_plan(own, self, cohort=None)[0]
+    def slowed(self, steps: int, client: int) -> int:
+        """The local steps of a client who would take so many, and who may be slow."""
+        if self.availability is None:
+            return steps
+        assert self.clients is not None
+        return int(self.availability.steps(self.seed, np.full(self.clients, steps))[client])
+
+    def plan(self, own: Federation, number: int | None = None) -> Plan:
+        """The plan of a client with these rows, as if all had as many; of a client by its number, who may be slow."""
+        alone, steps = make_plan(own, self, cohort=None)
         assert self.clients is not None
         assert self.cohort is not None
+        if number is not None:
+            alone = dataclasses.replace(alone, max_steps=self.slowed(int(steps[0]), number))
         return dataclasses.replace(alone, clients=self.clients, cohort=self.cohort)
 
 
@@ -197,6 +215,9 @@ def setting_of(
     seeds = [int(config["seed"])] if "seed" in config else asked.seeds
     if len(seeds) > 1:
         raise FedaxError(f"seed is missing: a federation runs one seed at a time, one of {seeds}")
+    for field, value in (("attack", asked.attack), ("patience", asked.patience)):
+        if value is not None:
+            raise FedaxError(f"{field} is for simulations: over a network it must be left out")
     if asked.unseen:
         raise FedaxError(f"unseen is {asked.unseen}: over a network no client can be held out")
     if clients is None:
@@ -208,6 +229,7 @@ def setting_of(
     table = asked.algorithm[0]
     names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name"]
     options: dict[str, Any] = {name: getattr(asked, name) for name in names}
+    options["availability"] = availability_of(asked)
     if asked.eval_on is not None:
         options["eval_on"] = tuple(asked.eval_on)
     elif federation is None or federation.test.count.sum() + federation.validation.count.sum():

@@ -35,9 +35,12 @@ min-clients = 0  # connected clients that a round begins with; 0 for the cohort
 min-answers = 0  # answers that a round needs; 0 for half the cohort
 round-timeout = 600.0  # seconds that clients have for a round
 max-norm = 0.0  # the largest L2 norm of an upload that is used; 0 for any
+norm-factor = 10.0  # an upload this many times larger than the median is left out; 0 for no such bound
+max-rows = 0  # the most rows of a part that a client may claim; 0 for a million
 clip = 0.0  # the L2 norm that uploads are scaled down to; 0 leaves them as they are
 noise = 0.0  # with clip: the noise multiplier of differential privacy
 delta = 0.0  # with noise: of (epsilon, delta); 0 for 1e-5
+cohorts = "known"  # with noise: "known" to all by the seed, or "secret" and drawn by the server alone
 secure = 0.0  # secure aggregation of uploads whose entries are at most this large; 0 for plain uploads
 """
 

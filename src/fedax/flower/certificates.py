@@ -7,6 +7,9 @@ A folder of keys holds
     node-0.key, node-0.pub  a SuperNode's key pair, and so on; the SuperLink is told the public ones
     flwr/config.toml        how `flwr` reaches the SuperLink: FLWR_HOME=DIR/flwr
 
+The authority is valid for ten years longer than the first certificate that it signs, so `--renew` needs nothing of the
+sites. A certificate that ends within 30 days is announced by `fedax flower check`, at the server and at a site.
+
 Keys are elliptic, on the curve P-384: PEM for TLS, OpenSSH for nodes, as Flower reads them. A federation of hospitals
 will have an authority already; what is checked is the same.
 """
@@ -36,7 +39,9 @@ if TYPE_CHECKING or find_spec("cryptography"):  # which comes with Flower
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("localhost", "127.0.0.1")
-SOON = datetime.timedelta(days=7)
+SOON = datetime.timedelta(days=30)
+AUTHORITY_DAYS = 3650  # that the authority outlives the first certificate
+MOST_DAYS, MOST_NODES = 36_500, 10_000
 
 
 def make(folder: Path, nodes: int, hosts: Sequence[str] = (), *, days: int = 90, port: int = 8000) -> list[Path]:
@@ -46,18 +51,17 @@ def make(folder: Path, nodes: int, hosts: Sequence[str] = (), *, days: int = 90,
 
     >>> make(Path("no-such-folder"), 0)
     Traceback (most recent call last):
-    fedax.errors.FedaxError: nodes is 0: it must be a whole number from 1 on
+    fedax.errors.FedaxError: nodes is 0: it must be a whole number from 1 to 10000
     """
-    for name, value in (("nodes", nodes), ("days", days)):
-        if value < 1:
-            raise FedaxError(f"{name} is {value}: it must be a whole number from 1 on")
+    _within("nodes", nodes, MOST_NODES)
+    _within("days", days, MOST_DAYS)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FedaxError(
             f"{folder} already holds something: choose another directory, or renew its certificate (--renew)"
         )
     names = _names(hosts)
     authority = ec.generate_private_key(ec.SECP384R1())
-    ca = _certificate("Fedax test authority", authority.public_key(), authority, None, [], days)
+    ca = _certificate("Fedax test authority", authority.public_key(), authority, None, [], days + AUTHORITY_DAYS)
     files = {"ca.crt": _pem(ca), "ca.key": _private(authority)}
     files |= _server(authority, ca, names, days)
     for number in range(nodes):
@@ -70,9 +74,17 @@ def make(folder: Path, nodes: int, hosts: Sequence[str] = (), *, days: int = 90,
 
 
 def renew(folder: Path, hosts: Sequence[str] = (), *, days: int = 90) -> list[Path]:
-    """Write a new server certificate by the folder's authority, for the hosts of the old one and those given."""
+    """Write a new server certificate by the folder's authority, for the hosts of the old one and those given.
+
+    An authority that ends before the new certificate would is refused: the sites would need its successor as well.
+    """
+    _within("days", days, MOST_DAYS)
     ca, authority = _read_certificate(folder / "ca.crt"), _read_key(folder / "ca.key")
     _in_time("ca.crt", ca)
+    left = (ca.not_valid_after_utc - datetime.datetime.now(datetime.UTC)).days
+    if left < days:
+        how = f"take at most --days {left}, or make a new folder of keys, whose ca.crt goes to every site"
+        raise FedaxError(f"days is {days}: the authority ends in {left} days, and its certificates with it; {how}")
     names = _names([*hosts, *_hosts(_read_certificate(folder / "server.crt"))])
     return [_write(folder / name, content) for name, content in _server(authority, ca, names, days).items()]
 
@@ -118,7 +130,7 @@ def handshake(folder: Path, address: str, *, seconds: float = 10.0) -> str:
             socket.create_connection((host, int(port)), timeout=seconds) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            return f"{address} answers with a good certificate, by {secure.version()}"
+            return f"{address} answers with a good certificate, by {secure.version()}{_soon(_end_of(secure))}"
     except ssl.SSLCertVerificationError as error:
         raise FedaxError(f"{address} has a certificate that does not hold here: {_mend(error, host)}") from None
     except ssl.SSLError:
@@ -225,8 +237,24 @@ def _in_time(name: str, certificate: x509.Certificate) -> str:
         raise FedaxError(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC: {how}")
     if now < begin:
         raise FedaxError(f"{name} is valid only from {begin:%Y-%m-%d %H:%M} UTC on: is this machine's clock right?")
-    soon = ", which is soon" if end - now < SOON else ""
-    return f"{name} is good until {end:%Y-%m-%d %H:%M} UTC{soon}"
+    return f"{name} is good until {end:%Y-%m-%d %H:%M} UTC{_soon(end)}"
+
+
+def _soon(end: datetime.datetime) -> str:
+    """What is said of a certificate that ends within 30 days."""
+    left = end - datetime.datetime.now(datetime.UTC)
+    return f", which is in {left.days} days: renew it" if left < SOON else ""
+
+
+def _end_of(secure: ssl.SSLSocket) -> datetime.datetime:
+    """The end of the certificate at the other side."""
+    seconds = ssl.cert_time_to_seconds(str((secure.getpeercert() or {})["notAfter"]))
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def _within(name: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise FedaxError(f"{name} is {value}: it must be a whole number from 1 to {most}")
 
 
 def _names(hosts: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment
 from fedax.flower.agreement import Setting, setting_of
-from fedax.flower.messages import Answer, answer_content, hello_content, read_order
+from fedax.flower.messages import Answer, answer_content, hello_content, read_greeting, read_order
 from fedax.flower.rows import Loader, own_rows
+from fedax.flower.safe_log import log
 from fedax.flower.secure_aggregation import content, veil
 from fedax.flower.worker import Worker
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from flwr.app import Context, Message
     from flwr.clientapp import ClientApp
 
-log = logging.getLogger("flwr.fedax")
 STATES = "~/.fedax/states"
 KEPT = 8  # clients of a process, and their rows
 
@@ -69,7 +68,7 @@ def client_app(
 
     def query(message: Message, context: Context) -> Message:
         try:
-            return Message(hello_content(here(context).hello()), reply_to=message)
+            return Message(hello_content(here(context).hello(read_greeting(message))), reply_to=message)
         except (FedaxError, OSError) as error:
             return refuse(error, message)
 

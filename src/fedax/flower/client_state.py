@@ -7,13 +7,13 @@ state goes with; the client works from that one, writes the new version beside i
 the server never names was never used, and is dropped. The version before the named one stays too, for a server whose
 newest checkpoint is damaged.
 
-The versions are one file, sealed by a checksum and written whole or not at all, and a copy of it.
+The versions are one file, sealed by a checksum and written whole or not at all, and a copy of it. Nobody else on the
+machine may read them.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from safetensors.numpy import save
 
 from fedax.engine.checkpoint import opened, sealed
 from fedax.errors import FedaxError
-from fedax.runs.files import write_whole
+from fedax.flower.private_files import make_private, write_private
+from fedax.flower.safe_log import log
 
-log = logging.getLogger("flwr.fedax")
 NAMES = ("state.bin", "state.copy")
 
 
@@ -48,6 +48,7 @@ class ClientState:
         self.empty = not jax.tree.leaves(first)  #: the method keeps nothing on clients
         self.seen = (0, -1)  #: start and round of the newest order
         self.damaged = ""  #: what was found broken on disk, in words
+        self._note: tuple[str, int] = ("", 0)  # for the server, and the version that went with it
         self._versions: dict[int, list[Any]] = {}
         if not self.empty:
             self._load()
@@ -59,6 +60,17 @@ class ClientState:
         leaves = self._versions.get(version)
         return None if leaves is None else jax.tree.unflatten(jax.tree.structure(self.first), leaves)
 
+    def note(self, found: str, *, version: int, used: int) -> str:
+        """What the server is told with the answer that makes a version: again until it has used such an answer.
+
+        found: what is to be said now; used: the version that the server's own state goes with.
+        """
+        if found:
+            self._note = (found, version)
+        elif used >= self._note[1]:
+            self._note = ("", 0)
+        return self._note[0]
+
     def add(self, state: Any, *, version: int, base: int, seen: tuple[int, int]) -> None:
         """Write the state that follows from version `base`; it counts once the server names it."""
         self.seen = seen
@@ -68,12 +80,13 @@ class ClientState:
         kept = {v: leaves for v, leaves in self._versions.items() if v in (before, base)}
         self._versions = {**kept, version: [np.asarray(leaf) for leaf in jax.tree.leaves(state)]}
         arrays = {f"{v}.{i}": leaf for v, leaves in self._versions.items() for i, leaf in enumerate(leaves)}
-        about = json.dumps({"versions": sorted(self._versions), "seen": list(seen)})
+        about = json.dumps({"versions": sorted(self._versions), "seen": list(seen), "note": list(self._note)})
         content = sealed(save({k: np.asarray(a, order="C") for k, a in arrays.items()}, {"about": about}))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_private(self.folder)
+            self.folder.chmod(0o700)  # one of an earlier version was open
             for name in NAMES:
-                write_whole(self.folder / name, content)
+                write_private(self.folder / name, content)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise FedaxError(f"the client's state cannot be written to {self.folder}: {why}") from error
@@ -88,6 +101,8 @@ class ClientState:
                 count = len(jax.tree.leaves(self.first))
                 self._versions = {v: [arrays[f"{v}.{i}"] for i in range(count)] for v in about["versions"]}
                 self.seen = (about["seen"][0], about["seen"][1])
+                said, version = about.get("note", ("", 0))
+                self._note = (str(said), int(version))
                 return
             except (FedaxError, OSError, ValueError, KeyError) as error:
                 self.damaged = f"{path} is damaged and left out: {error}"

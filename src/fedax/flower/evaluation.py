@@ -13,13 +13,14 @@ import numpy as np
 
 from fedax.client.cost import cost
 from fedax.client.device_data import Data
+from fedax.client.public_parts import public_parts
 from fedax.client.round import Client
 from fedax.data import Federation
 from fedax.evaluation import Measurement, summary
 from fedax.evaluation.structure import structure, truth_of, value_at
 from fedax.flower.agreement import Setting
 from fedax.flower.messages import Answer, Hello
-from fedax.flower.privacy import public_parts
+from fedax.metrics import Metric
 from fedax.model_state import parted
 from fedax.vectors import Vector
 
@@ -74,13 +75,22 @@ def _merged(
             client: answers[client].statistics[name] for client in sorted(answers) if name in answers[client].statistics
         }
         usual = Counter(statistic.shape for statistic in sent.values()).most_common(1)[0][0]
-        good = {
-            c: s for c, s in sent.items() if s.shape == usual and np.isfinite(s).all() and clients[c].rows[place] > 0
-        }
+        alike = {c: s for c, s in sent.items() if s.shape == usual and clients[c].rows[place] > 0}
+        finished = {client: _finished(metric, statistic) for client, statistic in alike.items()}
+        good = {client: value for client, value in finished.items() if value is not None}
         if good:
-            found = np.array([metric.finished(statistic) for statistic in good.values()])
             rows = np.array([clients[client].rows[place] for client in good], np.float64)
-            yield part, wanted, list(good), Measurement(found, rows, metric.merged(good.values()))
+            merged = metric.merged([alike[client] for client in good])
+            yield part, wanted, list(good), Measurement(np.array(list(good.values())), rows, merged)
+
+
+def _finished(metric: Metric, statistic: np.ndarray[Any, Any]) -> float | None:
+    """What a site's statistic comes to; None where the metric cannot make anything of it."""
+    try:
+        with np.errstate(all="ignore"):
+            return float(metric.finished(statistic))
+    except Exception:  # whatever it sent
+        return None
 
 
 def _everyone(setting: Setting, who: Sequence[int], found: Any) -> list[float | None]:

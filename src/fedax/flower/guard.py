@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedax.errors import FedaxError
+from fedax.privacy.clipping import norm
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+FACTOR = 10.0  # times the median norm
+RECENT = 100  # uploads whose norms are kept
 
 
 @dataclasses.dataclass(frozen=True)
 class Guard:
     """The checks of a server.
 
-    max_norm: the largest L2 norm of an upload, all of its arrays as one vector, above 0; None for no bound.
+    max_norm: the largest L2 norm of an upload, all of its arrays as one vector, above 0; None for no such bound.
+    norm_factor: how many times the median of the norms of recent uploads and of this round's an upload's may be, 1 or
+        more; None for no such bound. One site alone can send anything in the first round of two clients.
 
     >>> guard = Guard(max_norm=2.0)
     >>> model = {"w": np.zeros(2, np.float32)}
@@ -28,11 +33,34 @@ class Guard:
     """
 
     max_norm: float | None = None
+    norm_factor: float | None = FACTOR
 
     def __post_init__(self) -> None:
-        bound = self.max_norm
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float) or not bound > 0):
-            raise FedaxError(f"max_norm is {bound!r}: it must be a number above 0, or None for no bound")
+        most, factor = self.max_norm, self.norm_factor
+        if most is not None and not (_is_number(most) and most > 0):
+            raise FedaxError(f"max_norm is {most!r}: it must be a number above 0, or None for no bound")
+        if factor is not None and not (_is_number(factor) and factor >= 1):
+            raise FedaxError(f"norm_factor is {factor!r}: it must be a number from 1 on, or None for no bound")
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Guard:
+        """From Flower's run configuration: `max-norm` and `norm-factor`; 0 is none.
+
+        >>> Guard.of({"norm-factor": 5.0})
+        Guard(max_norm=None, norm_factor=5.0)
+        """
+        return cls(config.get("max-norm") or None, config.get("norm-factor", FACTOR) or None)
+
+    def bound(self, before: Sequence[float], now: Sequence[float]) -> float:
+        """The largest norm of an upload of this round, from the norms of uploads before it and of the round's own.
+
+        >>> Guard(norm_factor=10.0).bound([], [1.0, 1.2, 1e12])
+        12.0
+        """
+        if self.norm_factor is None or not now:
+            return math.inf
+        middle = float(np.median([*before, *now]))
+        return self.norm_factor * middle if middle > 0 else math.inf
 
     def check(self, node: int, expected: Arrays, upload: Arrays) -> str | None:
         """Why the upload of a node must not be used, in one sentence, or None if it may.
@@ -49,13 +77,8 @@ class Guard:
         return f"has norm {size:.6g}: at most {self.max_norm:.6g} is allowed" if size > self.max_norm else None
 
 
-def norm(upload: Arrays) -> float:
-    """The L2 norm of all arrays as one vector, summed in double precision.
-
-    >>> norm({"w": np.float32([3.0]), "b": np.float32([4.0])})
-    5.0
-    """
-    return math.sqrt(sum(float(np.sum(np.square(_wide(array)))) for array in upload.values()))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -3,24 +3,30 @@
 Flower knows nodes; a node that is restarted is another node. So each new node is greeted and says which client it is,
 and an order is for a client: if its node falls and another comes up for it while a round is under way, the order is
 sent there as well.
+
+Whatever a node sends, the server goes on: a message that cannot be read or does not fit is one line in the log, with
+the node's number, and the node is left out.
 """
 
 from __future__ import annotations
 
-import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError
-from fedax.flower.agreement import Setting, compare, show
-from fedax.flower.messages import Answer, Hello, Order, order_content, read_answer, read_hello
+from fedax.flower.agreement import Setting, show
+from fedax.flower.hello_checks import refusal
+from fedax.flower.messages import Answer, Hello, Order, greeting, order_content, read_answer, read_hello
+from fedax.flower.owners import Owners
+from fedax.flower.safe_log import log
 
 if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
-log = logging.getLogger("flwr.fedax")
+MAX_ROWS = 1_000_000  # that a client may claim to have in each part
 PAUSE = 0.2  # seconds between two looks at the network
 AGAIN = 20.0  # seconds until a node that failed to answer a greeting is greeted again
 GRACE = 10.0  # seconds that an order outlives its round: that it is late is for the server to say, not for Flower
@@ -31,22 +37,66 @@ Check = Callable[[int, Answer], str | None]  # node, answer -> why it is not use
 class Network:
     """A federation as the server sees it."""
 
-    def __init__(self, grid: Grid, setting: Setting, pause: float = PAUSE) -> None:
-        self.grid, self.setting, self.pause = grid, setting, pause
+    def __init__(
+        self,
+        grid: Grid,
+        setting: Setting,
+        *,
+        run: str = "",
+        owners: Owners | None = None,
+        max_rows: int = MAX_ROWS,
+        pause: float = PAUSE,
+        seen: Callable[[], None] = lambda: None,
+    ) -> None:
+        """run: its name; max_rows: see `fedax.flower.hello_checks`; seen: called when the SuperLink has answered."""
+        self._seen = seen
+        self.grid, self.setting, self.run, self.max_rows, self.pause = grid, setting, run, max_rows, pause
+        self.owners = owners or Owners()  #: of the clients' numbers
         self.clients: dict[int, Hello] = {}  #: everybody who has ever introduced themselves, by number
         self._node: dict[int, int] = {}  # of each client that is connected
         self._greeted: dict[str, int] = {}  # greetings under way: message -> node
         self._known: set[int] = set()
         self._later: dict[int, float] = {}
+        self._agreed: Any = None  # what all clients' rows are like, once the run has begun
 
     @property
     def connected(self) -> set[int]:
-        """The clients that are connected now."""
-        return set(self._node)
+        """The clients that are connected now and fit together."""
+        usual = self._usual()
+        return {client for client in self._node if self._like(client) == usual}
+
+    def settle(self) -> Hello:
+        """The introduction that the run goes by from now on: one of those that most clients' are like."""
+        self._agreed = self._usual()
+        for client in self._node.keys() - self.connected:
+            log.warning("client %d (node %d) is left out: %s", client, self._node[client], self._apart(client))
+        return self.clients[min(self.connected)]
+
+    def _usual(self) -> Any:
+        if self._agreed is not None:
+            return self._agreed
+        return next(iter(Counter(self._like(client) for client in self._node).most_common(1)), (None,))[0]
+
+    def _like(self, client: int) -> Any:
+        """What must be the same of all clients: a row's layout and, for some methods, the local steps."""
+        hello = self.clients[client]
+        return tuple(sorted(hello.layout.items())), hello.steps if self.setting.algorithm.lockstep else None
+
+    def _apart(self, client: int) -> str | None:
+        """How a client differs from the others, or None."""
+        usual, (layout, steps) = self._usual(), self._like(client)
+        if layout != usual[0]:
+            return f"its rows are {show(dict(layout))} and those of the others {show(dict(usual[0]))}"
+        if steps != usual[1]:
+            needs = f"{type(self.setting.algorithm).__name__} needs as many of all"
+            return f"it takes {steps} local steps a round and the others {usual[1]}: {needs}"
+        return None
 
     def look(self) -> None:
         """See who has come and who has gone."""
-        nodes = set(self.grid.get_node_ids())
+        keys = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
+        self._seen()
+        nodes = set(keys)
         for client, node in list(self._node.items()):
             if node not in nodes:
                 log.info("client %d (node %d) is gone", client, node)
@@ -56,50 +106,40 @@ class Network:
         new = [node for node in nodes - self._known if self._later.get(node, 0.0) <= now]
         if new:
             self._known.update(new)
-            sent = self.push({node: ("query", _greeting()) for node in new})
+            sent = self.push({node: ("query", greeting(self.run)) for node in new})
             self._greeted.update(sent)
         self._greeted = {id: node for id, node in self._greeted.items() if node in nodes}
         for reply, node in self.pull(self._greeted):
-            self._meet(node, reply)
+            self._meet(node, keys[node], reply)
 
-    def _meet(self, node: int, reply: Message) -> None:
+    def _meet(self, node: int, key: bytes, reply: Message) -> None:
         try:
             hello = read_hello(reply)
-        except FedaxError as error:
-            log.warning("node %d is left out: %s", node, error)
+        except Exception as error:  # whatever it sent
+            log.warning("node %d is left out: %s", node, _said(error))
             self._known.discard(node)
             self._later[node] = time.monotonic() + AGAIN
             return
-        why = self._refusal(hello)
+        why = refusal(self.setting, hello, self.max_rows)
+        why = why or self.owners.refusal(hello.client, key, hello.proof)
         if why:
             log.warning("node %d (client %d) is refused: %s", node, hello.client, why)
             return
         before = self._node.get(hello.client)
         log.info("client %d is node %d%s", hello.client, node, "" if before is None else f", no longer node {before}")
         self._node[hello.client], self.clients[hello.client] = node, hello
-
-    def _refusal(self, hello: Hello) -> str | None:
-        ours = self.setting
-        if hello.fingerprint != ours.fingerprint:
-            apart = compare(hello.described, ours.described)
-            return f"its experiment is {hello.fingerprint} and the server's {ours.fingerprint}: {apart}"
-        other = next(iter(self.clients.values()), hello)
-        if ours.algorithm.lockstep and hello.steps != other.steps:
-            needs = f"{type(ours.algorithm).__name__} needs as many of all"
-            return f"it takes {hello.steps} local steps a round and client {other.client} {other.steps}: {needs}"
-        if hello.layout != other.layout:
-            return f"its rows are {show(hello.layout)} and those of client {other.client} {show(other.layout)}"
-        return None
+        if self._agreed is not None and (apart := self._apart(hello.client)):
+            log.warning("client %d (node %d) is left out: %s", hello.client, node, apart)
 
     def wait(self, enough: int) -> set[int]:
         """The connected clients, once there are enough of them."""
         spoke = time.monotonic()
         while True:
             self.look()
-            if len(self._node) >= enough:
-                return self.connected
+            if len(here := self.connected) >= enough:
+                return here
             if time.monotonic() - spoke > SILENCE:
-                log.info("waiting for clients: %d of %d are connected", len(self._node), enough)
+                log.info("waiting for clients: %d of %d are connected", len(here), enough)
                 spoke = time.monotonic()
             time.sleep(self.pause)
 
@@ -138,7 +178,8 @@ class Network:
         if not waiting:
             return []
         replies = list(self.grid.pull_messages(list(waiting)))
-        return [(reply, waiting.pop(reply.metadata.reply_to_message_id)) for reply in replies]
+        asked = ((reply, reply.metadata.reply_to_message_id) for reply in replies)
+        return [(reply, waiting.pop(name)) for reply, name in asked if name in waiting]
 
 
 class _Exchange:
@@ -176,7 +217,7 @@ class _Exchange:
             where = f"round {self.orders[client].round + 1}: client {client} (node {node})"
             if answer.note:
                 log.warning("%s: %s", where, answer.note)
-            why = answer.refused or self.check(node, answer)
+            why = answer.refused or self._checked(node, answer)
             if not why and (answer.upload is None) != (self.orders[client].broadcast is None):
                 why = "its answer is not to what was asked"
             if why:
@@ -185,16 +226,20 @@ class _Exchange:
                 self.answers[client] = answer
             self.left.discard(client)
 
+    def _checked(self, node: int, answer: Answer) -> str | None:
+        try:
+            return self.check(node, answer)
+        except Exception as error:  # whatever it sent
+            return f"its answer cannot be checked: {_said(error)}"
+
 
 def _read(reply: Message) -> Answer:
     """A reply's answer; one that cannot be read is refused."""
     try:
         return read_answer(reply)
-    except (FedaxError, KeyError, TypeError, ValueError) as error:
-        return Answer(refused=f"its answer cannot be read: {error}")
+    except Exception as error:  # whatever it sent
+        return Answer(refused=f"its answer cannot be read: {_said(error)}")
 
 
-def _greeting() -> Any:
-    from flwr.app import RecordDict
-
-    return RecordDict()
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, FedaxError) else f"{type(error).__name__}: {error}"

@@ -35,8 +35,8 @@ class Patience:
         cohort, clients = setting.cohort, setting.clients
         assert cohort is not None
         assert clients is not None
-        begin = _whole("min-clients", config.get("min-clients") or cohort, clients)
-        need = _whole("min-answers", config.get("min-answers") or (cohort + 1) // 2, cohort)
+        begin = whole_number("min-clients", config.get("min-clients") or cohort, clients)
+        need = whole_number("min-answers", config.get("min-answers") or (cohort + 1) // 2, cohort)
         limit = config.get("round-timeout") or 600.0
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise FedaxError(f"round-timeout is {limit!r}: it must be a number of seconds above 0")
@@ -45,7 +45,8 @@ class Patience:
         return cls(max(begin, need), need, float(limit))
 
 
-def _whole(name: str, value: Any, most: int) -> int:
+def whole_number(name: str, value: Any, most: int) -> int:
+    """A whole number of the run configuration, from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise FedaxError(f"{name} is {value!r}: it must be a whole number from 1 to {most}")
     return value

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from fedax.flower.messages import Answer, Flat, Order, order_content
 from fedax.flower.network import Network
+from fedax.flower.safe_log import log
 from fedax.flower.secure_aggregation import Mean
-
-log = logging.getLogger("flwr.fedax")
 
 
 def ask_for_mean(

@@ -8,10 +8,10 @@ The checkpoint of a round is on disk before anybody is told that the round was u
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import logging
+import functools
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +23,7 @@ import numpy as np
 
 from fedax.algorithms.base import Context as Moment
 from fedax.algorithms.with_model_state import bare
+from fedax.client.availability import Presence
 from fedax.client.round import cast_like
 from fedax.engine.executors import diagnostics
 from fedax.engine.record import described_table
@@ -32,14 +33,18 @@ from fedax.errors import DivergedError, FedaxError
 from fedax.experiments import Experiment
 from fedax.flower.agreement import Setting, setting_of
 from fedax.flower.evaluation import Costs, evaluation
-from fedax.flower.guard import Guard
+from fedax.flower.guard import RECENT, Guard
 from fedax.flower.messages import Answer, Order, flatten, unflatten
-from fedax.flower.network import Network
-from fedax.flower.privacy import clip, noise
-from fedax.flower.quorum import Patience
+from fedax.flower.network import MAX_ROWS, PAUSE, Network
+from fedax.flower.quorum import Patience, whole_number
+from fedax.flower.safe_log import log, printable
 from fedax.flower.sampling import draw
 from fedax.flower.secure_round import ask_for_mean
 from fedax.flower.server_folder import ServerFolder
+from fedax.flower.watchdog import Watchdog, leave
+from fedax.privacy.clipping import clip, norm
+from fedax.privacy.secret_cohorts import secret_draw
+from fedax.privacy.secure_noise import add_noise
 from fedax.runs.files import History
 from fedax.runs.lock import locked
 from fedax.vectors import zeros
@@ -48,7 +53,6 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from flwr.serverapp import Grid, ServerApp
 
-log = logging.getLogger("flwr.fedax")
 ATTEMPTS = 10  # at one round, before the run gives up
 
 
@@ -61,12 +65,12 @@ def server_app(
     """A Flower ServerApp that runs the experiment's method on the clients that connect.
 
     clients: where clients bring their own rows (`client_app(..., data=...)`), how many there are in all.
-    guard: what is checked of each upload; `Guard(max_norm=...)` of the run configuration unless given.
+    guard: what is checked of each upload; that of the run configuration unless given.
 
     Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
-    `round-timeout`, `max-norm` (of an upload), `clip`, `noise` and `delta` (see `fedax.flower.privacy`) and `secure`
-    (see `fedax.flower.secure_aggregation`). A run that was stopped or killed goes on when it is started again with the
-    same `out`.
+    `round-timeout`, `max-norm` and `norm-factor` (of an upload), `max-rows` (that a client may claim), `clip`, `noise`,
+    `delta` and `cohorts` (see `fedax.flower.privacy_settings`) and `secure` (see `fedax.flower.secure_aggregation`).
+    A run that was stopped or killed goes on when it is started again with the same `out`.
     """
     from flwr.serverapp import ServerApp
 
@@ -92,20 +96,49 @@ def serve(
 ) -> Result:
     """Run a setting to its end on the clients of a grid, and leave a run directory."""
     patience = Patience.of(setting, config)
-    guard = guard or Guard(max_norm=config.get("max-norm") or None)
+    guard = guard or Guard.of(config)
+    max_rows = whole_number("max-rows", config.get("max-rows") or MAX_ROWS, 2**40)
     with locked(out):
         folder = ServerFolder(out, setting)
         with folder.logged():
-            network = Network(grid, setting) if pause is None else Network(grid, setting, pause)
-            server = None
+            server: Server | None = None
+
+            def end(why: str) -> None:
+                _say_why(folder, 0 if server is None else server.round, FedaxError(why))
+                leave()
+
+            dog = Watchdog(end)
+            network = Network(
+                grid,
+                setting,
+                run=folder.run,
+                owners=folder.owners,
+                max_rows=max_rows,
+                pause=PAUSE if pause is None else pause,
+                seen=dog.seen,
+            )
             try:
-                server = Server(network, setting, folder, patience, guard)
-                return server.run()
-            except FedaxError as error:
+                with dog.watching():
+                    server = Server(network, setting, folder, patience, guard)
+                    return server.run()
+            except DivergedError as error:
                 log.error(str(error))
-                if not isinstance(error, DivergedError):
-                    folder.status("failed", 0 if server is None else server.round, str(error))
                 raise
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
+                _say_why(folder, 0 if server is None else server.round, error)
+                raise
+
+
+def _say_why(folder: ServerFolder, round: int, error: BaseException) -> None:
+    """Leave in the run's directory why its server stops."""
+    if isinstance(error, Exception):
+        status = "failed"
+        why = str(error) if isinstance(error, FedaxError) else f"unexpected {type(error).__name__}: {error}"
+    else:
+        status, why = "interrupted", "the server was stopped: start it again to go on"
+    log.error(why)
+    with contextlib.suppress(FedaxError):  # the disk may be what is wrong
+        folder.status(status, round, printable(why))
 
 
 class Server:
@@ -117,7 +150,7 @@ class Server:
         self.network, self.setting, self.folder, self.patience, self.guard = network, setting, folder, patience, guard
         log.info("%s: run %s, start %d, in %s", setting.fingerprint, folder.run, folder.start, folder.path.resolve())
         network.wait(patience.min_clients)
-        hello = next(iter(network.clients.values()))
+        hello = network.settle()
         self.x0 = setting.first_parameters(hello.layout)
         self.server: Any = setting.algorithm.init(self.x0)
         self.costs = Costs(setting, self.x0, hello)
@@ -126,7 +159,9 @@ class Server:
         self.used = np.zeros(setting.clients, np.int64)  # the last round of each client that is in the server's state
         self.round, self.seconds, self.max_steps = 0, 0.0, 1
         self.fewest = setting.clients  # that a cohort was drawn from
-        self._secret = secrets.randbits(128)  # of the noise; every client knows the seed
+        self.uploads = np.zeros(setting.clients, np.int64)  # of each client that are in the server's state
+        self.released = 0  # noisy means
+        self.norms: list[float] = []  # of the last uploads that were used
         self.history = History()
         self.diagnostics: list[float] | None = None
         self._resume()
@@ -142,6 +177,10 @@ class Server:
         self.round, self.seconds, self.max_steps = about["round"], about["seconds"], about["max_steps"]
         self.history, self.diagnostics = History(about["history"]), about["diagnostics"]
         self.costs.counters, self.fewest = about["counters"], about["fewest"]
+        self.norms = about["norms"]
+        # A round whose checkpoint was damaged is done again: its noisy mean has been seen, with whomever it had.
+        self.uploads = np.asarray(about["uploads"], np.int64) + self.folder.lost
+        self.released = about["released"] + self.folder.lost
         log.info("the run goes on after round %d", self.round)
 
     def run(self) -> Result:
@@ -149,7 +188,10 @@ class Server:
         setting, self._began = self.setting, time.monotonic() - self.seconds
         while self.round < setting.rounds:
             answers = self._answers()
-            self._update(answers)
+            if answers:
+                self._update(answers)
+            else:
+                self.round += 1  # nobody was there
             self.seconds = time.monotonic() - self._began
             self._checkpoint()
             self.folder.status("running", self.round)
@@ -182,16 +224,53 @@ class Server:
             if setting.secure is not None:
                 answers = {}  # a mean cannot be added to
             present = self.network.wait(patience.min_clients) | answers.keys()
-            self.fewest = min(self.fewest, len(present))
-            cohort = draw(setting.seed, self.round, setting.clients, setting.cohort, present)
+            pool = self._there(present)
+            self.fewest = min(self.fewest, max(1, len(pool)))
+            cohort, needed_answers = self._staying(self._draw(pool))
             answers |= self._ask([client for client in cohort if client not in answers])
-            if len(answers) >= patience.min_answers:
+            if len(answers) >= needed_answers:
                 return {client: answers[client] for client in sorted(answers)}
-            needed = f"{len(answers)} of the {patience.min_answers} answers that it needs"
+            needed = f"{len(answers)} of the {needed_answers} answers that it needs"
             log.warning("round %d has %s after attempt %d: it goes on", self.round + 1, needed, attempt + 1)
         raise FedaxError(
             f"round {self.round + 1} had {needed} after {ATTEMPTS} attempts: start the server again to go on"
         )
+
+    def _draw(self, present: set[int]) -> list[int]:
+        """The round's cohort; where it is to be secret, by the server's own secret."""
+        setting = self.setting
+        assert setting.clients is not None
+        assert setting.cohort is not None
+        if setting.privacy is not None and setting.privacy.cohorts == "secret":
+            return secret_draw(self.folder.secret, self.round, setting.cohort, present)
+        return draw(setting.seed, self.round, setting.clients, setting.cohort, present)
+
+    @functools.cached_property
+    def _presence(self) -> Presence | None:
+        """Who is there in each round, where the experiment says."""
+        setting = self.setting
+        asked, clients = setting.availability, setting.clients
+        assert clients is not None
+        if asked is None or not asked.sometimes:
+            return None
+        asked.check(clients)
+        return Presence(asked, setting.seed, clients)
+
+    def _there(self, connected: set[int]) -> set[int]:
+        """Those of the connected clients that the experiment has there in this round."""
+        if self._presence is None:
+            return connected
+        return connected & set(np.flatnonzero(self._presence.there(self.round)).tolist())
+
+    def _staying(self, cohort: list[int]) -> tuple[list[int], int]:
+        """Those of a cohort who stay to the end of the round, and how many answers it needs of them."""
+        if self._presence is None:
+            return cohort, self.patience.min_answers
+        stays = self._presence.stays(self.round)
+        staying = [client for client in cohort if stays[client]]
+        if self.setting.algorithm.needs_all and len(staying) < (self.setting.cohort or 0):
+            staying = []
+        return staying, min(self.patience.min_answers, len(staying))
 
     def _due(self) -> bool:
         """Whether this round's model is yet to be evaluated."""
@@ -201,7 +280,7 @@ class Server:
     def _ask(self, cohort: list[int], *, last: bool = False) -> dict[int, Answer]:
         """Let the cohort train and, where that is due, everybody evaluate; the answers with uploads."""
         algorithm, network = self.setting.algorithm, self.network
-        self.max_steps = max(self.max_steps, *(hello.steps for hello in network.clients.values()))
+        self.max_steps = max([self.max_steps, *(network.clients[client].steps for client in network.connected)])
         due = self._due()
         model = flatten(self.server if algorithm.personalised else algorithm.model(self.server)) if due else None
         broadcast = flatten(algorithm.broadcast(self.server)) if cohort else None
@@ -222,7 +301,7 @@ class Server:
         answers = self._exchange(orders, cohort)
         if due:
             self._record(answers)
-        trained = {client: answer for client, answer in answers.items() if answer.upload is not None}
+        trained = self._within({client: answer for client, answer in answers.items() if answer.upload is not None})
         self.costs.count([network.clients[client] for client in trained])
         return trained
 
@@ -249,6 +328,19 @@ class Server:
         """Why an answer must not be used, or None."""
         return None if answer.upload is None else self.guard.check(node, self.expected, answer.upload)
 
+    def _within(self, answers: dict[int, Answer]) -> dict[int, Answer]:
+        """The answers whose uploads are not far larger than most; where uploads are clipped, that is their bound."""
+        if self.setting.privacy is not None or self.setting.secure is not None:
+            return answers
+        sizes = {client: norm(answer.upload) for client, answer in answers.items() if answer.upload is not None}
+        most = self.guard.bound(self.norms, list(sizes.values()))
+        for client in sorted(client for client, size in sizes.items() if size > most):
+            much = f"the norm of its upload is {sizes.pop(client):.6g}: at most {most:.6g} is allowed"
+            where = f"round {self.round + 1}: client {client} (node {self.network.node(client)})"
+            log.warning("%s is left out: %s, %g times the median", where, much, self.guard.norm_factor)
+        self.norms = [*self.norms, *sizes.values()][-RECENT:]
+        return {client: answers[client] for client in sizes}
+
     def _record(self, answers: Mapping[int, Answer]) -> None:
         row, values = evaluation(
             self.setting, self.network.clients, answers, unwrap(self.setting.algorithm.model(self.server))
@@ -258,7 +350,7 @@ class Server:
             return
         seen = {} if self.diagnostics is None else {"drift": self.diagnostics[0], "diversity": self.diagnostics[1]}
         now = {"seconds": round(time.monotonic() - self._began, 3)}
-        self.history.append({"round": self.round, **row, **seen, **self.costs.row, **now})
+        self.history.append({"round": self.round, **row, **seen, **self._spent(), **self.costs.row, **now})
         self.folder.evaluated(self.history, values)
 
     def _update(self, answers: Mapping[int, Answer]) -> None:
@@ -297,27 +389,36 @@ class Server:
             raise DivergedError(why, round=self.round + 1, result=self.result)
         self.server, self.round = updated, self.round + 1
         self.used[list(answers)] = self.round
+        self.uploads[list(answers)] += 1
+        self.released += 1
         if setting.secure is None:  # else nobody's upload is known
             self.diagnostics = np.asarray(diagnostics(mean, jnp.asarray([squares / weights, 0.0])), np.float64).tolist()
-        log.info("round %d: %d answers, clients %s", self.round, len(answers), ", ".join(map(str, answers)))
+        hidden = setting.privacy is not None and setting.privacy.cohorts == "secret"
+        named = "" if hidden else f", clients {', '.join(map(str, answers))}"
+        log.info("round %d: %d answers%s", self.round, len(answers), named)
 
     def _noisy(self, mean: Any, cohort: int) -> Any:
         """The mean of a cohort's uploads, with the noise that was asked for."""
         asked = self.setting.privacy
         if asked is None or not asked.noise:
             return mean
-        key = (self._secret, self.round)
-        flat = noise(flatten(mean), asked.clip, asked.noise, cohort, key, self.costs.public)
-        return unflatten(flat, mean, "the mean")
+        scale = asked.noise * asked.clip / cohort
+        return unflatten(add_noise(flatten(mean), scale, self.costs.public), mean, "the mean")
+
+    def _spent(self) -> dict[str, float]:
+        """The epsilon so far, where there is noise."""
+        asked, cohort = self.setting.privacy, self.setting.cohort
+        if asked is None or not asked.noise:
+            return {}
+        assert cohort is not None
+        most = int(self.uploads.max())
+        spent = asked.guarantee.epsilon(uploads=most, rounds=self.released, cohort=cohort, clients=self.fewest)
+        return {"epsilon": spent}
 
     def _promise(self) -> dict[str, float]:
         """What clipping and noise have guaranteed so far."""
-        asked = self.setting.privacy
-        if asked is None or not asked.noise:
-            return {}
-        assert self.setting.cohort is not None
-        rate = min(1.0, self.setting.cohort / self.fewest)
-        return {"epsilon": asked.epsilon(rounds=self.round, rate=rate), "delta": asked.delta}
+        spent, asked = self._spent(), self.setting.privacy
+        return spent if asked is None or not spent else {**spent, "delta": asked.delta}
 
     def _checkpoint(self) -> None:
         about = {
@@ -325,6 +426,9 @@ class Server:
             "seconds": self.seconds,
             "max_steps": self.max_steps,
             "fewest": self.fewest,
+            "norms": self.norms,
+            "uploads": self.uploads.tolist(),
+            "released": self.released,
             "history": list(self.history),
             "diagnostics": self.diagnostics,
             "counters": self.costs.counters,

@@ -1,15 +1,18 @@
 """What the server leaves on disk: a run directory like a simulation's, and a checkpoint a round to go on from.
 
 Beside what `fedax.runs.folder` lists there is `network.log`, who came, went, failed or was refused, and
-`network.json`: the name under which clients keep their states, and how often the server was started. There are no
+`network.json`: the name under which clients keep their states, how often the server was started, and by which keys the
+clients are known (`fedax.flower.owners`). There are no
 personal models: they stay with the clients.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
+import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +28,9 @@ from fedax.engine.result import Result
 from fedax.errors import FedaxError
 from fedax.flower.agreement import Setting, compare
 from fedax.flower.messages import Hello
+from fedax.flower.owners import Owners
+from fedax.flower.private_files import write_private
+from fedax.flower.safe_log import log
 from fedax.runs.files import (
     CHECKPOINTS,
     CLIENTS,
@@ -33,14 +39,14 @@ from fedax.runs.files import (
     STATUS,
     History,
     refuse_taken,
+    slug,
     versions,
     write_json,
     write_whole,
 )
 from fedax.runs.folder import RunFolder, describe_clients
 
-log = logging.getLogger("flwr.fedax")
-NETWORK, LOG = "network.json", "network.log"
+NETWORK, LOG, SECRET = "network.json", "network.log", "cohorts.secret"
 
 
 class ServerFolder:
@@ -50,6 +56,7 @@ class ServerFolder:
         self.path, self.setting = path, setting
         self.checkpoints = path / CHECKPOINTS
         self._folder = RunFolder(path, setting.rounds, {})
+        self.lost = 0  #: rounds whose checkpoints were damaged
         self.run, self.start = self._open()
 
     def _open(self) -> tuple[str, int]:
@@ -57,16 +64,17 @@ class ServerFolder:
         about = self._about()
         if about is None:
             refuse_taken(self.path)
-            about = {"run": f"{self.setting.name}-{uuid.uuid4().hex[:12]}", "start": 0}
+            about = {"run": f"{slug(self.setting.name)[:80]}-{uuid.uuid4().hex[:12]}", "start": 0}
         elif (status := self._status()) in ("finished", "diverged"):
             raise FedaxError(f"out is {str(self.path)!r}: it holds a run that has {status}, choose another directory")
-        about = {"run": about["run"], "start": int(about["start"]) + 1}
-        self._guarded(self._begin, about)
-        return about["run"], about["start"]
+        self.owners = Owners(about.get("owners"))
+        run, start = about["run"], int(about["start"]) + 1
+        self._guarded(self._begin, run, start)
+        return run, start
 
-    def _begin(self, about: dict[str, Any]) -> None:
+    def _begin(self, run: str, start: int) -> None:
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / NETWORK, about)
+        write_json(self.path / NETWORK, {"run": run, "start": start, "owners": self.owners.saved})
 
     def _about(self) -> dict[str, Any] | None:
         try:
@@ -125,11 +133,20 @@ class ServerFolder:
     def save(self, server: Any, used: np.ndarray[Any, Any], about: Mapping[str, Any]) -> None:
         """Write the checkpoint after a round; the two newest are kept."""
         arrays = {f"server.{i}": np.asarray(leaf, order="C") for i, leaf in enumerate(jax.tree.leaves(server))}
+        self._guarded(self._begin, self.run, self.start)  # whose numbers the clients' are
         whole = {**about, "fingerprint": self.setting.described}
         content = sealed(save({**arrays, "used": used}, {"about": json.dumps(whole)}))
         self._guarded(write_whole, self.checkpoints / f"round-{about['round']:08d}.ckpt", content)
         for old in self._names()[:-KEPT]:
             old.unlink(missing_ok=True)
+
+    @functools.cached_property
+    def secret(self) -> bytes:
+        """What secret cohorts are drawn by: kept for when the run goes on, and removed when it is over."""
+        path = self.path / SECRET
+        if not path.exists():
+            self._guarded(write_private, path, secrets.token_bytes(32))
+        return path.read_bytes()
 
     def load(self, like: Any) -> tuple[Any, np.ndarray[Any, Any], dict[str, Any]] | None:
         """The server, the rounds used of each client and what else there was, from the newest sound checkpoint."""
@@ -141,6 +158,7 @@ class ServerFolder:
             except (FedaxError, OSError, ValueError, KeyError) as error:
                 log.warning("%s is damaged and left out: %s", name.name, error)
                 name.unlink(missing_ok=True)
+                self.lost += 1
                 continue
             if about["fingerprint"] != self.setting.described:
                 apart = compare(self.setting.described, about["fingerprint"])
@@ -151,7 +169,7 @@ class ServerFolder:
     def finish(self, result: Result) -> None:
         """Write the model, and remove what was there to go on from."""
         self._guarded(result.keep, self.path)
-        for name in self._names():
+        for name in (*self._names(), self.path / SECRET):
             name.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.checkpoints.rmdir()

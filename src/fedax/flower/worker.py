@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedax.algorithms.base import Context
 from fedax.algorithms.with_model_state import clients_keep_state
 from fedax.client.device_data import Data
 from fedax.client.plan import Plan
+from fedax.client.public_parts import public_parts
 from fedax.client.round import Client
 from fedax.data import Federation
 from fedax.engine.result import Result, unwrap
@@ -26,12 +27,15 @@ from fedax.evaluation import Meter
 from fedax.flower.agreement import Setting, layout_of, not_taken
 from fedax.flower.client_state import ClientState
 from fedax.flower.messages import Answer, Flat, Hello, Order, flatten, unflatten
-from fedax.flower.privacy import clip, public_parts
+from fedax.flower.owners import prove
+from fedax.flower.private_files import close, make_private
+from fedax.flower.safe_log import log
 from fedax.model_state import joined, parted
+from fedax.privacy.clipping import clip
 from fedax.runs.files import History
 from fedax.vectors import Vector
 
-log = logging.getLogger("flwr.fedax")
+RUN = "[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}"  # a name that stays within the folder of states
 OWN = "own"  # the directory of the client's own model, when training is over
 
 
@@ -46,7 +50,7 @@ class Worker:
         if not 0 <= number < setting.clients:
             raise FedaxError(f"partition-id is {number}: it must be from 0 to {setting.clients - 1}")
         self.setting, self.number, self.own, self.folder = setting, number, own, folder
-        self.plan = setting.plan(own)
+        self.plan = setting.plan(own, number)
         self.steps = self.plan.max_steps
         self.rows = int(own.train.count[0])
         self.layout = layout_of(own.arrays)
@@ -60,17 +64,20 @@ class Worker:
         places = _Places(every, every + self.rows)
         self.data = Data.of(own.arrays, places, every + self.steps)
 
-    def hello(self) -> Hello:
-        """Who this is."""
+    def hello(self, run: str = "") -> Hello:
+        """Who this is, to the server of a run."""
         counts = tuple(int(self.own.part(part).count[0]) for part in ("train", "validation", "test"))
         setting = self.setting
-        return Hello(self.number, counts, self.steps, self.layout, setting.fingerprint, setting.described)  # type: ignore[arg-type]
+        proof = prove(self.folder, self.number, run) if run else ""
+        return Hello(self.number, counts, self.steps, self.layout, setting.fingerprint, setting.described, proof)  # type: ignore[arg-type]
 
     def carry_out(self, order: Order) -> Answer:
         """Train, evaluate, or both; a round's new state is on disk before its upload is handed out."""
         if order.fingerprint != self.setting.fingerprint:
             both = f"the server's is {order.fingerprint} and this client's {self.setting.fingerprint}"
             raise FedaxError(f"client {self.number} has another experiment or version than the server: {both}")
+        if re.fullmatch(RUN, order.run) is None:
+            raise FedaxError(f"the order's run is {order.run!r}: it must be letters, digits, spaces, dots and dashes")
         first = self.setting.algorithm.client_init(self.x0)
         state = ClientState(self.folder / order.run / f"client-{self.number}", first)
         if (order.start, order.round) < state.seen:
@@ -80,11 +87,12 @@ class Worker:
             before = state.first
             note = f"client {self.number} lost its state of round {order.used} and starts from its first one; {note}"
             log.warning(note)
+        note = state.note(note.rstrip("; "), version=order.round + 1, used=order.used)
         found = {} if order.model is None else self._evaluate(order, order.model, before, state.folder)
         metrics = {name: value for name, value in found.items() if isinstance(value, float)}
         statistics = {name: value for name, value in found.items() if not isinstance(value, float)}
         upload = None if order.broadcast is None else self._train(order, order.broadcast, before, state)
-        return Answer(upload, metrics, note=note.rstrip("; "), statistics=statistics)
+        return Answer(upload, metrics, note=note, statistics=statistics)
 
     def _with(self, max_steps: int) -> Plan:
         """The plan where the busiest client takes `max_steps` local steps."""
@@ -159,7 +167,9 @@ class Worker:
     def _save_own(self, own: Any, order: Order, folder: Path) -> None:
         """Write this client's own model when training is over."""
         whole = jax.device_get(self.setting.problem.whole(own))
+        make_private(folder)
         Result(History(), whole, None, 1, {"round": order.round}).save(folder / OWN)
+        close(folder)
 
     def _measure(self, prefix: str, params: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -8,18 +8,16 @@ for tasks, with an executor that carries them out here. It stands on interfaces 
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedax.errors import FedaxError
+from fedax.flower.safe_log import log
 
 if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
-
-log = logging.getLogger("flwr.fedax")
 
 
 class ThreadExecutor:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fedax.prediction.forward import MODELS as PLAIN
 from fedax.prediction.forward import of_client, outputs, probabilities, tree
 from fedax.runs.files import INFO, MODEL, PERSONAL, PREPARATION, read_json
 
-Clients = str | Sequence[str] | None
+Clients = str | int | Sequence[str] | None
 
 
 def described_model(module: Any, name: str | None = None) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ class Predictor:
             if not self.shared:
                 raise FedaxError("there is no shared model: client must say whose own model predicts")
             return self._run(self.params, x)
-        names = [client] * len(x) if isinstance(client, str) else [str(name) for name in client]
+        names = [str(client)] * len(x) if np.isscalar(client) else [str(name) for name in cast("Sequence[str]", client)]
         if len(names) != len(x):
             raise FedaxError(f"client has {len(names)} names for {len(x)} rows: it must be one name, or one a row")
         known = {name: i for i, name in enumerate(self.preparation.clients)}

@@ -2,8 +2,9 @@
 
     python predict.py new.csv predictions.csv [CLIENT]
 
-The file gets the predicted label of each row and a column probability_<label> for each class; a regression, the
-number. With CLIENT the client's own model predicts, where the folder has personal.safetensors.
+The file gets the columns that tell rows apart, the predicted label of each row and a column probability_<label> for
+each class; a regression, the number. With CLIENT the client's own model predicts, where the folder has
+personal.safetensors.
 
     from predict import load
     predict = load("the/folder")
@@ -45,11 +46,13 @@ def load(folder: str | Path, client: str | None = None) -> Callable[[Any], Any]:
         if problems:
             raise ValueError("; ".join(problems))
         z = forward.outputs(params, applying.encode(about["columns"], cells))
+        ids = [name for name, why in about["left_out"].items() if "tells rows apart" in why and name in frame.columns]
+        shown = {name: frame[name].to_numpy() for name in ids}
         if about["task"] == "regression":
-            return pandas.DataFrame({"prediction": z[:, 0]})
+            return pandas.DataFrame({**shown, "prediction": z[:, 0]})
         proba, labels = forward.probabilities(z), about["labels"]
         columns = {f"probability_{label}": proba[:, i] for i, label in enumerate(labels)}
-        return pandas.DataFrame({"prediction": np.array(labels)[proba.argmax(axis=1)], **columns})
+        return pandas.DataFrame({**shown, "prediction": np.array(labels)[proba.argmax(axis=1)], **columns})
 
     return predict
 
@@ -61,10 +64,10 @@ def main(arguments: list[str]) -> int:
     if len(arguments) not in (2, 3):
         print(__doc__)
         return 2
-    table = pandas.read_csv(arguments[0], keep_default_na=False, na_values=[""], low_memory=False)
     try:
+        table = pandas.read_csv(arguments[0], keep_default_na=False, na_values=[""], low_memory=False)
         found = load(Path(__file__).parent, *arguments[2:])(table)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     found.to_csv(arguments[1], index=False, float_format="%.6g")

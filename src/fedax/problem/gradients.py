@@ -80,6 +80,9 @@ def _named(name: Any, **options: Any) -> Transformation:
     for given in options:
         if given not in allowed:
             raise unknown(f"field of {name}", given, allowed)
+    for field, value in options.items():
+        if not isinstance(value, int | float | bool) and value is not None:
+            raise FedaxError(f"gradients: {name}: {field} is {value!r}: it must be a number")
     try:
         made = make(**options)
     except TypeError as error:

@@ -6,6 +6,7 @@ f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from fedax.metrics import METRICS, Metric, check_outputs, chosen
 from fedax.model_state import joined, parted
 from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
-from fedax.models.forms import Form, draws, form_of
+from fedax.models.forms import Form, draws, form_of, is_flax
+from fedax.own_code import defined, place, words
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
 from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
@@ -117,6 +119,7 @@ class Problem:
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
+        self._own_loss = None if self.builtin is not None else loss if callable(loss) else self._row_loss
         asked = chosen(metrics, self.builtin, model=model is not None)
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
@@ -163,6 +166,13 @@ class Problem:
         params, state = self._form.init(key, batch["x"])
         self.draws = not self._form.simple and draws(self._form, params, state, batch["x"])
         return params, state
+
+    def parameters(self, key: jax.Array, batch: Batch) -> int:
+        """How many parameters a Flax module will have, found without making them; 0 of other models."""
+        if self._form is None or not is_flax(getattr(self.model, "model", self.model)) or "x" not in batch:
+            return 0
+        made = jax.eval_shape(self._form.init, key, nested(batch)["x"])
+        return sum(int(np.prod(leaf.shape, dtype=object)) for leaf in jax.tree.leaves(made))
 
     def own_copy(self) -> Problem:
         """This problem for one run, whose init may freeze other values; compiled programs are shared."""
@@ -292,22 +302,52 @@ class Problem:
             try:
                 z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
                 self._check_state(params, sample)
+            except FedaxError:
+                raise
             except (TypeError, ValueError) as error:
-                if isinstance(error, FedaxError):
-                    raise
                 shapes = jax.tree.map(lambda a: a.shape[1:], nested(sample)["x"])
-                raise FedaxError(f"the model does not take rows of shape {shapes}: {_first_line(error)}") from error
-            self._check_labels(z, arrays)
-            losses = jax.eval_shape(lambda p, b: self._row_losses(p, b), params, sample)
-            if losses.shape != (2,):
-                raise FedaxError(
-                    f"the loss must give one number a row, not an array of shape {losses.shape[1:]} for each"
+                whose = place(error)
+                said = (
+                    f"{self._own_model()}: {_first_line(error)}" if whose is None else f"{whose} raises {words(error)}"
                 )
-            check_outputs(self.metrics.values(), int(np.prod(z.shape[1:])))
-        value = jax.eval_shape(lambda p, b: self.loss(p, b), params, sample)
-        if value.shape != ():
-            raise FedaxError(f"the loss must be one number a batch, not an array of shape {value.shape}")
+                raise FedaxError(f"the model does not take rows of shape {shapes}: {said}") from error
+            if self.builtin is not None and not _is_of_rows(z):
+                has = f"{z.dtype}{list(z.shape)}" if isinstance(z, jax.ShapeDtypeStruct) else type(z).__name__
+                raise FedaxError(f"{self._own_model()} must give an array of real numbers a row, and of 2 gives {has}")
+            self._check_labels(z, arrays)
+            self._check_loss("one number a row", (2,), lambda p, b: self._row_losses(p, b), params, sample)
+            if isinstance(z, jax.ShapeDtypeStruct):
+                check_outputs(self.metrics.values(), int(np.prod(z.shape[1:])))
+        self._check_loss("one number a batch", (), lambda p, b: self.loss(p, b), params, sample)
         self._check_metrics(params, sample)
+
+    def _own_model(self) -> str:
+        """The model's name, and where its function is defined if it is one."""
+        model = getattr(self.model, "model", self.model)
+        apply = model[1] if isinstance(model, tuple) else getattr(model, "apply", None)
+        return f"the model {defined(apply) if inspect.isfunction(apply) else type(model).__name__}"
+
+    def _check_loss(self, what: str, shape: tuple[int, ...], function: Any, params: Any, sample: Batch) -> None:
+        """Refuse a loss that gives anything else than numbers of a shape."""
+        own = self._own_loss
+        named = "the loss" if self.builtin is not None or own is None else f"the loss {defined(own)}"
+        try:
+            found = jax.eval_shape(function, params, sample)
+        except FedaxError:
+            raise
+        except Exception as error:
+            if (whose := place(error)) is not None:
+                rows = ", ".join(f"{name} {a.dtype}{list(a.shape[1:])}" for name, a in sorted(sample.items()))
+                raise FedaxError(f"the problem does not take rows of {rows}: {whose} raises {words(error)}") from error
+            raise FedaxError(f"{named} must give {what}: {_first_line(error)}") from error
+        if not isinstance(found, jax.ShapeDtypeStruct):
+            raise FedaxError(f"{named} must give {what}, not {type(found).__name__}")
+        if found.shape != shape:
+            each = f"an array of shape {found.shape[len(shape) :]}{' for each' * bool(shape)}"
+            rows = f"{found.shape[0]} of 2 rows" if shape and found.shape[:1] not in ((), shape) else each
+            raise FedaxError(f"{named} must give {what}, not {rows if found.shape else 'one for all'}")
+        if not jnp.issubdtype(found.dtype, jnp.floating):
+            raise FedaxError(f"{named} must give {what}, floating and not {found.dtype}")
 
     def _check_state(self, model: Any, sample: Batch) -> None:
         """Refuse a model whose state comes back from training in another shape."""
@@ -359,6 +399,12 @@ class Problem:
             )
         if self.builtin == "logistic" and outputs != 1:
             raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
+
+
+def _is_of_rows(outputs: Any) -> bool:
+    """Whether a model's outputs of two rows are real numbers for each."""
+    array = isinstance(outputs, jax.ShapeDtypeStruct) and outputs.shape[:1] == (2,)
+    return array and bool(jnp.issubdtype(outputs.dtype, jnp.floating))
 
 
 def _mean(losses: jax.Array, weights: jax.Array | None) -> jax.Array:

@@ -42,6 +42,8 @@ COUNTERS = {
     "floats_up": "Floats up",
     "floats_down": "Floats down",
     "seconds": "Seconds",
+    "epsilon": "Epsilon of a client",
+    "row_epsilon": "Epsilon of a row",
 }
 #: What a curve can be drawn against.
 AXES = {
@@ -49,6 +51,8 @@ AXES = {
     "gradients": "Gradient evaluations",
     "floats": "Floats sent, up and down",
     "seconds": "Seconds",
+    "epsilon": "Privacy: epsilon of a client",
+    "row_epsilon": "Privacy: epsilon of a row",
 }
 _NAME = re.compile(rf"(personal_)?({'|'.join(PARTS)})_(.+?)(?:_(mean|std|worst))?")
 
@@ -161,7 +165,7 @@ def text(key: str, mean: float | None, std: float | None = None) -> str:
     if metric and metric.percent:
         mean, std = 100 * mean, None if std is None else 100 * std
         value, spread = f"{mean:.2f}", f"{std or 0:.2f}"
-    elif key in COUNTERS and key != "seconds":
+    elif key in COUNTERS and key not in ("seconds", "epsilon", "row_epsilon"):
         # A budget is the same for every seed but for the sizes of the clients drawn: its spread is noise.
         return _count(mean)
     else:

@@ -30,7 +30,7 @@ LOOK: Any = {
     "axes.spines.right": False,
     "lines.linewidth": 1.2,
 }
-AGAINST = ("round", "gradients", "floats")
+AGAINST = ("round", "gradients", "floats", "epsilon", "row_epsilon")
 ORDERS = 100  # between the least and the largest value from which a logarithmic axis shows more
 
 

@@ -7,6 +7,7 @@ from html import escape
 
 Points = Sequence[tuple[float, float]]
 WIDE, HIGH, ROW = 420, 300, 20  # of a picture, and of a bar with its name
+REACHES = (0.02, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, float("inf"))  # of an axis of probabilities, half of each a short number
 
 
 def bars(rows: Sequence[tuple[str, float, Sequence[float]]], words: str) -> str:
@@ -36,7 +37,8 @@ def calibration(points: Points, words: str) -> str:
     >>> calibration([(0.1, 0.2), (0.5, 0.4)], "Calibration").count("<circle")
     2
     """
-    reach = min(1.0, 1.1 * max((v for point in points for v in point), default=1.0)) or 1.0
+    largest = max((v for point in points for v in point), default=1.0)
+    reach = next(round_number for round_number in REACHES if largest <= round_number)
     place = _frame((0.0, reach), (0.0, reach))
     drawn = [place(*point) for point in points]
     ends = (place(0, 0), place(reach, reach))

@@ -63,7 +63,7 @@ def read_history(path: Path) -> History:
     for line in path.read_text().splitlines():
         try:
             rows.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             break
     return rows
 
@@ -80,7 +80,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FedaxError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise FedaxError(f"{path} cannot be read: it must be a JSON object")

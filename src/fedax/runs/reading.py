@@ -116,7 +116,7 @@ def _document(path: Path, notes: list[str]) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         content = None
     if isinstance(content, dict):
         return content
@@ -132,7 +132,7 @@ def _rows(path: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
         try:
             row = json.loads(line)
             by_round[int(row["round"])] = {**row, "round": int(row["round"])}
-        except (ValueError, TypeError, KeyError, OverflowError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             last = "its last line was cut short" if number == len(lines) else f"line {number} cannot be read"
             notes.append(f"{path.name} ends early: {last}")
             break

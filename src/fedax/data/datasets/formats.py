@@ -19,6 +19,8 @@ import numpy as np
 
 from fedax.data.checks import Array
 from fedax.errors import FedaxError
+from fedax.memory import check_memory
+from fedax.whole_files import is_regular
 
 _IDX_TYPES: dict[int, np.dtype[Any]] = {0x08: np.dtype(np.uint8), 0x0C: np.dtype(">i4")}
 _GZIP = b"\x1f\x8b"
@@ -30,8 +32,12 @@ def own_file(path: object) -> Path:
     if not isinstance(path, str | Path) or not str(path):
         raise FedaxError(f"path is {path!r}: it must be the name of a file")
     named = Path(path).expanduser()
-    if not named.exists():
-        raise FedaxError(f"{named.absolute()} is missing: path must name a file that exists")
+    try:
+        regular = is_regular(named)
+    except (OSError, ValueError):  # also of a name that no file can have
+        raise FedaxError(f"{named.absolute()} is missing: path must name a file that exists") from None
+    if not regular:
+        raise FedaxError(f"{named.absolute()} is a pipe or a device: path must name a file")
     return named
 
 
@@ -92,6 +98,8 @@ def read_libsvm(path: Path, features: int | None = None) -> tuple[Array, Array]:
         raise FedaxError(f"{path} is not {words}: {reason(error)}") from error
     if not x.shape[0]:
         raise FedaxError(f"{path} is not {words}: it is empty")
+    rows, columns = x.shape
+    check_memory(f"{path} has {rows:,} rows and features up to number {columns:,}: as an array", 4 * rows * columns)
     return x.astype(np.float32).toarray(), y
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedax.data.checks import Array, check_count
 from fedax.data.federation import Federation, Rows
 from fedax.errors import FedaxError, unknown
+from fedax.memory import check_memory
 from fedax.runtime import configure
 
 if TYPE_CHECKING:
@@ -67,11 +68,13 @@ class Generator(ABC):
         if check_count("seed", seed, 0) >= 2**32:
             raise FedaxError(f"seed is {seed}: it must be below 2**32")
         key = jax.random.key(np.uint32(seed))
+        check_memory(f"clients={self.clients:,}: a list of them", 16 * min(self.clients, first or self.clients))
         train, test = self.sizes(seed)[:first].T
         size = train + test
         # Clients of like size are made together: few programs to compile, and at most twice the rows.
         room = np.where(size == size.max(), size, 2 ** np.ceil(np.log2(np.maximum(size, 1))).astype(np.int64))
         room = np.minimum(room, size.max())
+        _check_memory(self, key, size)
         made: dict[int, dict[str, Array]] = {}
         for rows in np.unique(room).tolist():
             numbers = np.flatnonzero(room == rows)
@@ -84,6 +87,18 @@ class Generator(ABC):
         nothing = Rows(start, np.zeros_like(size))
         info = {"partition": repr(self), "seed": seed, **self.describe(seed, flat)}
         return Federation(flat, Rows(start, train), nothing, Rows(start + train, test), info=info)
+
+
+def _check_memory(generator: Generator, key: jax.Array, size: NDArray[np.int64]) -> None:
+    """Raise if the clients' rows take more memory than there is."""
+    import jax
+
+    try:
+        one = jax.eval_shape(lambda key: generator.client(key, 0, 1), key)
+    except (TypeError, OverflowError) as error:  # JAX refuses shapes of more than 2**63 numbers, each with its word
+        raise FedaxError(f"{generator!r} has rows that are too large: {error}") from None
+    row = sum(int(np.prod(leaf.shape[1:], dtype=object)) * leaf.dtype.itemsize for leaf in one.values())
+    check_memory(f"{generator!r}", 2 * row * int(size.sum(dtype=object)))
 
 
 @functools.lru_cache(maxsize=32)

@@ -5,9 +5,9 @@ Client m has a mean mu_m ~ N(0, I) and observes
     a = mu_m + delta,   delta ~ N(0, I)
     b = <w_m, a> + x0 + noise * eps,   eps ~ N(0, 1)
 
-The truth w_m starts with `ones` ones; `own` further places, drawn for each client, hold `own_value`; the rest
-is zero. Lasso's w_m is that vector, low-rank recovery's the diagonal matrix with that diagonal, of rank
-`ones + own`. The intercept x0 is one draw from N(0, 1) for all clients, or 0.
+The truth w_m starts with `ones` ones; `own` further places, drawn for each client or once for all (`places`), hold
+`own_value`; the rest is zero. Lasso's w_m is that vector, low-rank recovery's the diagonal matrix with that diagonal,
+of rank `ones + own`. The intercept x0 is one draw from N(0, 1) for all clients, or 0.
 
 The presets "thesis-..." are those of H. Yuan, "On Principled Local Optimization Methods for Federated
 Learning", sections 4.5.2 and 4.5.3, and "pfedfbe..." those of the pFedFBE paper, sections 4.1 and 4.2. Both
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -44,8 +44,9 @@ class LassoClients(Generator):
     ones : the leading ones of the truth, the same for all clients; at least 0, default 64
     rows : training rows a client; at least 1, default 128
     test_rows : test rows a client, drawn like its training rows; at least 0, default 32
-    own : client-specific non-zeros, at distinct places among the other `dimension - ones`; default 0
+    own : further non-zeros, at distinct places among the other `dimension - ones`; default 0
     own_value : their value; finite, default 0.5
+    places : "client" draws these places for each client, "common" once for all of them; default "client"
     intercept : whether x0 is drawn from N(0, 1), otherwise it is 0; default True
     noise : the standard deviation of the noise; finite and at least 0, default 1
 
@@ -64,6 +65,7 @@ class LassoClients(Generator):
     test_rows: int = 32
     own: int = 0
     own_value: float = 0.5
+    places: Literal["client", "common"] = "client"
     intercept: bool = True
     noise: float = 1.0
 
@@ -79,6 +81,8 @@ class LassoClients(Generator):
             )
         check_number("own_value", self.own_value, -math.inf)
         check_number("noise", self.noise, 0)
+        if self.places not in ("client", "common"):
+            raise unknown("places", str(self.places), ("client", "common"))
         if not isinstance(self.intercept, bool):
             raise FedaxError(f"intercept is {self.intercept!r}: it must be True or False")
 
@@ -113,7 +117,9 @@ class LassoClients(Generator):
         truth = (jnp.arange(self.dimension) < self.ones).astype(jnp.result_type(float))
         if not self.own:
             return truth
-        places = jax.random.permutation(self._keys(key, number)[0], self.dimension - self.ones)[: self.own]
+        common = jax.random.fold_in(jax.random.split(key)[0], 1)
+        drawn_with = common if self.places == "common" else self._keys(key, number)[0]
+        places = jax.random.permutation(drawn_with, self.dimension - self.ones)[: self.own]
         return truth.at[self.ones + places].set(self.own_value)
 
     def client(self, key: jax.Array, number: int | jax.Array, rows: int) -> dict[str, jax.Array]:
@@ -140,9 +146,10 @@ class LassoClients(Generator):
 
         key = jax.random.key(np.uint32(seed))
         clients = len(arrays["y"]) // (self.rows + self.test_rows)
-        every = jax.vmap(lambda i: self.diagonal(key, i))(np.arange(clients if self.own else 1))
+        differ = self.own > 0 and self.places == "client"
+        every = jax.vmap(lambda i: self.diagonal(key, i))(np.arange(clients if differ else 1))
         weights = self._as_truth(np.asarray(every, arrays["x"].dtype))
-        truth = {"weights": weights if self.own else weights[0], "intercept": float(self.start(key))}
+        truth = {"weights": weights if differ else weights[0], "intercept": float(self.start(key))}
         return {"dataset": self.name, "classes": None, "truth": truth}
 
     def _keys(self, key: jax.Array, number: int | jax.Array) -> jax.Array:
@@ -226,7 +233,7 @@ def lasso(
     changes : fields of `LassoClients` that replace the preset's
 
     `info["truth"]` holds `weights`, [dimension] where all clients share one truth and [clients, dimension]
-    where they do not (`own` above 0), and `intercept`, a float.
+    where they do not (`own` above 0, `places` "client"), and `intercept`, a float.
 
     >>> federation = lasso("pfedfbe-II", dimension=16, clients=3, rows=5, test_rows=2)
     >>> federation
@@ -244,7 +251,7 @@ def low_rank(
     """A linear regression on square matrices: `x` has rows of shape [dimension, dimension].
 
     The parameters are those of `lasso`, with the presets in `LOW_RANK`; the truth's `weights` are
-    [dimension, dimension], or [clients, dimension, dimension] where `own` is above 0.
+    [dimension, dimension], or [clients, dimension, dimension] where clients have places of their own.
 
     >>> federation = low_rank("thesis-II", dimension=6, clients=2, rows=5, test_rows=0)
     >>> federation

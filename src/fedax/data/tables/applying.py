@@ -24,7 +24,8 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", "."
 TRUE, FALSE = frozenset(("true", "1", "1.0")), frozenset(("false", "0", "0.0"))
 DAY = 86400e9  # nanoseconds
 LARGEST = 1e18  # a value beyond this is a slip, whatever the column
-FAR = 1e9  # and so is one this many times the column's median
+LARGE = 1e9  # nothing below this is one
+FAR = 1e6  # and a large value is one if it is this many times what nine in ten cells stay below
 NUMERIC = ("number", "boolean", "date")
 
 
@@ -102,8 +103,10 @@ def texts(column: Any) -> tuple[Any, Any]:
     empty = column.isna().to_numpy()
     if pandas.api.types.is_float_dtype(column.dtype):
         floats = column.to_numpy(np.float64, na_value=np.nan)
-        whole = bool(np.all(empty | (floats == np.floor(floats))))
-        found = [None if e else str(int(v)) if whole else str(v) for v, e in zip(floats, empty, strict=True)]
+        finite = np.isfinite(floats)
+        whole = bool(np.all(~finite | (floats == np.floor(floats))))
+        shown = finite & whole
+        found = [None if e else str(int(v)) if w else str(v) for v, e, w in zip(floats, empty, shown, strict=True)]
     else:
         found = [None if e else str(v) for v, e in zip(column.to_numpy(object), empty, strict=True)]
         found = [None if v is None or not v.strip() else v for v in found]
@@ -130,7 +133,7 @@ def parse(columns: Sequence[Column], frame: Any) -> tuple[Cells, list[str]]:
             continue
         values, bad = parse_column(column, frame.iloc[:, known[name]])
         missing = is_missing(values) & ~bad
-        problems += [f"column {name!r} has {sentence}" for sentence in _wrong(column["kind"], values, bad, frame, name)]
+        problems += [f"column {name!r} has {sentence}" for sentence in _wrong(column, values, bad, frame)]
         if column.get("fill") is None and missing.any():
             empty.append(f"{name!r} in {_rows(missing)}")
         cells[name] = values
@@ -221,15 +224,17 @@ def absurd(values: Any) -> Any:
         return np.zeros(len(values), bool)
     with np.errstate(invalid="ignore"):
         low, high = (float(f(values)) for f in (np.fmin.reduce, np.fmax.reduce))
-        if not max(-low, high) > FAR:
+        if not max(-low, high) > LARGE:
             return np.zeros(len(values), bool)
         size = np.abs(values.astype(np.float64))
-        middle = np.nanmedian(np.where(np.isfinite(size), size, np.nan)) if np.isfinite(size).any() else 0.0
-        return (size > LARGEST) | ((middle > 0) & (size > FAR * middle))
+        known = size[size <= LARGEST]
+        usual = float(np.quantile(known, 0.9)) if len(known) else 0.0
+        return (size > LARGEST) | ((usual > 0) & (size > np.maximum(LARGE, FAR * usual)))
 
 
-def _wrong(kind: str, values: Any, bad: Any, frame: Any, name: Any) -> list[str]:
+def _wrong(column: Column, values: Any, bad: Any, frame: Any) -> list[str]:
     """What is wrong with a column's cells, each after 'column ... has'."""
+    kind, name = column["kind"], column["name"]
     words = {"number": "a number", "boolean": "true or false", "date": "a date of the column's form"}
     words["category"] = "a word, as in training"
     found = []
@@ -237,6 +242,9 @@ def _wrong(kind: str, values: Any, bad: Any, frame: Any, name: Any) -> list[str]
         shown = str(frame[name].iloc[int(np.argmax(bad))])
         found.append(f"{shown!r} at row {first_row(bad)}: it must be {words[kind]} ({_of(bad, len(values))})")
     far = absurd(values) if kind != "category" else np.zeros(0, bool)
+    if kind != "category" and "scale" in column:  # one row has no others beside it: the training rows are
+        with np.errstate(invalid="ignore"):
+            far = far | (np.abs(values - column["mean"]) > LARGE * column["scale"])
     if far.any():
         value = float(values[int(np.argmax(far))])
         what = "infinity" if np.isinf(value) else f"the absurd value {value:g}"

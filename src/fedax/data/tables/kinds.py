@@ -20,11 +20,14 @@ from typing import Any, Literal
 import numpy as np
 
 from fedax.data.checks import Array
-from fedax.data.tables.applying import absurd, dates, first_row, is_missing, numbers, texts
+from fedax.data.tables.applying import MISSING, absurd, dates, first_row, is_missing, numbers, texts
 
 Kind = Literal["number", "category", "boolean", "date", "id", "constant", "text"]
 MANY = 1000  # values of a categorical column; more are rather names than categories
 FEW = 20  # values that are categories in a table of any length
+LONG = 1e15  # whole numbers above this that all differ are rather codes than amounts
+#: Words that say, in a column of words, that a cell has none; "none" and "-" may well be values there.
+NO_WORD = frozenset(("na", "n/a", "nan", "null", "?", "#n/a", "<na>", "nat"))
 SAMPLE = 1000  # rows that are looked at before all are
 FORMS = ("ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%d %b %Y", "%d %B %Y")
 _ID = re.compile(r"(?i:(^|[^a-z])(id|ids|uuid|guid|key|nr|no|number|index|row|code))$|[a-z]I[dD]$")
@@ -95,7 +98,7 @@ def _is_number_of_rows(name: Any, values: Array, low: float, high: float) -> boo
     if len(values) < 2 or not _distinct_and_whole(some):
         return False
     counts = len(values) >= FEW and high - low == len(values) - 1
-    return (counts or bool(_ID.search(str(name)))) and _distinct_and_whole(values)
+    return (counts or low > LONG or bool(_ID.search(str(name)))) and _distinct_and_whole(values)
 
 
 def _distinct_and_whole(values: Array) -> bool:
@@ -122,17 +125,17 @@ def _words(name: Any, given: Any, rows: int) -> Column:
     known = [value for value in text if value is not None]
     if not known:
         return Column(name, "constant", rows, rows, values=0)
-    small = {value.strip().lower() for value in known[:SAMPLE]}
-    if small <= {"true", "false"} and {value.strip().lower() for value in known} <= {"true", "false"}:
-        flags = np.array([np.nan if v is None else float(v.strip().lower() == "true") for v in text])
-        return _boolean(name, flags, rows)
+    if _true_or_false(known[:SAMPLE]) and _true_or_false(known):
+        flags = {"true": 1.0, "false": 0.0}
+        return _boolean(name, np.array([flags.get(str(v).strip().lower(), np.nan) for v in text]), rows)
     values, bad = numbers(given)
     if 2 * int((~np.isnan(values)).sum()) > rows - int((np.isnan(values) & ~bad).sum()):
         return _numeric(name, values, rows, int(bad.sum()))
     if sum(map(bool, map(_LIKE_A_DATE.match, known[:SAMPLE]))) * 2 > len(known[:SAMPLE]):
         found = [_dates(name, given, form, rows) for form in FORMS]
         best = min(found, key=lambda column: column.bad)
-        if 2 * best.bad < rows - best.missing:
+        no_date = np.logical_and.reduce([dates(given, form)[1] for form in FORMS]) if best.bad else np.zeros(0)
+        if 2 * int(no_date.sum()) < rows - best.missing:  # dates of several forms are dates with mistakes
             return best
     different = len(set(known))
     missing = rows - len(known)
@@ -144,6 +147,22 @@ def _words(name: Any, given: Any, rows: int) -> Column:
     if different <= max(FEW, min(MANY, len(known) // 10)) and np.mean([len(v) for v in known[:SAMPLE]]) <= 60:
         return Column(name, "category", **about)
     return Column(name, "text", **about)
+
+
+def _true_or_false(known: Sequence[str]) -> bool:
+    small = {value.strip().lower() for value in known} - MISSING
+    return bool(small) and small <= {"true", "false"}
+
+
+def no_words(given: Any) -> dict[str, int]:
+    """Words such as NA among a column's words, which count as values of their own, and in how many cells.
+
+    >>> import pandas
+    >>> no_words(pandas.Series(["A", "?", "B", "?", None]))
+    {'?': 2}
+    """
+    found = given.dropna().astype(str).value_counts()
+    return {word: int(count) for word, count in found.items() if word.strip().lower() in NO_WORD}
 
 
 def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = None) -> str:

@@ -17,6 +17,7 @@ from fedax.data.checks import Array
 from fedax.data.datasets.formats import own_file, reason
 from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
+from fedax.memory import check_memory
 
 
 def csv(path: str, **columns: Any) -> Table:
@@ -95,8 +96,11 @@ def numpy(path: str, features: str = "x", label: str = "y", client: str | None =
     file = own_file(path)
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+            check_memory(f"{file} unpacked", sum(member.file_size for member in stored.zip.infolist()))
             arrays = {key: stored[key] for key in stored}
-    except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except FedaxError:
+        raise
+    except (ValueError, OSError, EOFError, AttributeError, TypeError, MemoryError, zipfile.BadZipFile) as error:
         raise FedaxError(f"{file} is not an npz file of plain arrays: {reason(error)}") from error
     asked = {"x": features, "y": label, **({"client": client} if client is not None else {})}
     for name in asked.values():
@@ -107,6 +111,9 @@ def numpy(path: str, features: str = "x", label: str = "y", client: str | None =
     if not all(shape and shape[0] for shape in shapes.values()) or len({shape[0] for shape in shapes.values()}) > 1:
         raise FedaxError(f"{file} has arrays of the shapes {shapes}: all must have the same number of rows, at least 1")
     for key, array in chosen.items():
+        if array.dtype.kind == "c" or (array.ndim > 1 and 0 in array.shape):
+            has = "complex numbers" if array.dtype.kind == "c" else f"rows of shape {array.shape[1:]}, which are empty"
+            raise FedaxError(f"{file} has {has} in {asked[key]}: rows must be real numbers, at least 1 each")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise FedaxError(f"{file} has NaN or infinity in {asked[key]}: all must be finite")
     return chosen

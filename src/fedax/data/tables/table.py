@@ -11,7 +11,7 @@ import numpy as np
 
 from fedax.data.checks import Array
 from fedax.data.tables.applying import Cells, first_row, is_missing, numbers, parse_column, texts
-from fedax.data.tables.kinds import MANY, Column, becomes, mistakes, recognise
+from fedax.data.tables.kinds import MANY, Column, becomes, mistakes, no_words, recognise
 from fedax.data.tables.labels import TASKS, Task, read_labels
 from fedax.errors import FedaxError, nearest, unknown
 
@@ -144,6 +144,8 @@ class _Asked:
             if names is not None and not words and (isinstance(names, str) or not np.iterable(names)):
                 self.problems.append(f"{field} is {names!r}: it must be a list of columns")
                 setattr(self, field, None)
+            elif names is not None and not words and (again := [n for n in names if list(names).count(n) > 1]):
+                self.problems.append(f"{field} names {again[0]!r} twice: names must be distinct")
         if self.task not in (None, *TASKS):
             self.problems.append(str(unknown("task", self.task, TASKS)))
         self._check_missing(whole)
@@ -159,7 +161,11 @@ class _Asked:
             if name in whole and name not in inside:
                 some = ", ".join(map(str, chosen[:20]))
                 self.problems.append(f"categorical names {name!r}: it must be one of the features {some}")
-        if not chosen or inside & set(held) or len(set(held)) < len(held):
+        if len(set(held)) < len(held):
+            self.problems.append(
+                f"label, client and weights are {', '.join(map(repr, held))}: each must be a column of its own"
+            )
+        if not chosen or inside & set(held):
             few = f"{chosen[:20]}"
             self.problems.append(
                 f"features is {few}: there must be at least 1, none of them the label or the client column"
@@ -216,6 +222,9 @@ def _features(
             different = len({value for value in values if value is not None})
             gone = int(is_missing(values).sum())
             column = Column(name, "category", len(values), gone, values=different)
+            endless = np.array([value in ("inf", "-inf") for value in values])
+            if endless.any():
+                asked.problems.append(f"column {name!r} has infinity at row {first_row(endless)}: correct it")
             if different > MANY:
                 asked.problems.append(
                     f"categorical names {name!r}, which has {different} values: at most {MANY} are allowed"
@@ -242,6 +251,9 @@ def _features(
         if column.kind == "category" and name not in forced:
             made["most"] = KEPT
         cells[name] = parse_column(made, given)[0]
+        if column.kind == "category" and (odd := no_words(given)):
+            some = ", ".join(f"{word!r} in {count:,} cells" for word, count in odd.items())
+            log.warning("%s: column %r has %s: only an empty cell is missing among words", asked.owner, name, some)
         if by is None and column.missing:
             first = first_row(is_missing(cells[name]))
             empty.append(f"{name!r} in {column.missing:,} of {column.rows:,} rows (first row {first})")

@@ -9,7 +9,10 @@ part                                several experiments: each sets some fields a
 small                               what is set anew, which parts and which methods are taken, at small scale
 quantity                            what figures and claims are about unless they say otherwise
 figures                             the paper's numbers: values by method, and the tolerance
-claim                               larger = or smaller = this, than = that (a quantity, a method or a number)
+claim                               larger = or smaller = this, than = that (a quantity, a method or a number), or
+                                    at_least =, at_most = where the paper names a best one, which a tie leaves so
+aside = true                        of a group of figures or a claim: shown and judged, but not counted
+reading                             where the verdict is about a reading of the paper that is not what it prints: which
 """
 
 from __future__ import annotations
@@ -31,7 +34,15 @@ if TYPE_CHECKING:
 
 Scale: TypeAlias = Literal["small", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "paper")
+Relation: TypeAlias = Literal["larger", "smaller", "at_least", "at_most"]
+RELATIONS: dict[Relation, str] = {
+    "larger": "above",
+    "smaller": "below",
+    "at_least": "not below",
+    "at_most": "not above",
+}
 ONE_SEED = "One seed."
+SAID_OF_ONE_SEED = "One seed: whether another would change the order it cannot say, and no difference has an interval."
 PAPERS = {
     "apfl": "Deng, Kamani and Mahdavi (2020), Adaptive Personalized Federated Learning",
     "feddeper": "Zhou et al. (2022), Depersonalized Federated Learning",
@@ -102,12 +113,13 @@ class Quantity(DescriptionTable):
 
 
 class Figure(DescriptionTable):
-    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio."""
+    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio; `aside` is not counted."""
 
     quantity: Quantity
     value: float
     tolerance: float | None = None
     factor: float | None = None
+    aside: bool = False
 
     @model_validator(mode="after")
     def _is_judged(self) -> Figure:
@@ -117,12 +129,13 @@ class Figure(DescriptionTable):
 
 
 class PaperClaim(DescriptionTable):
-    """A sentence of the paper about two quantities, or one and a number."""
+    """A sentence of the paper about two quantities, or one and a number; `aside` is not counted."""
 
     says: str
     left: Quantity
-    relation: Literal["larger", "smaller"]
+    relation: Relation
     right: Quantity | float
+    aside: bool = False
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -183,6 +196,7 @@ class Reproduction(DescriptionTable):
     paper: str
     where: str
     note: str
+    reading: str = ""
     data: list[str] = []
     minutes: float
     hours: float | None = None
@@ -211,13 +225,13 @@ class Reproduction(DescriptionTable):
         )
 
     def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
-        """Every place where the setting at a scale departs from the paper: not in its one seed, where there are more.
+        """Every place where the setting at a scale departs from the paper, what one seed cannot say among it.
 
-        >>> load("feddeper-table1").departing("paper", seeds=3)
-        ['The paper prints no batch size: here 50.']
+        >>> load("fco-lasso-I").departing("paper", seeds=1)[-1]
+        'One seed: whether another would change the order it cannot say, and no difference has an interval.'
         """
         every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
-        return [words for words in every if words != ONE_SEED or seeds == 1]
+        return [words for words in every if words != ONE_SEED] + [SAID_OF_ONE_SEED] * (seeds == 1)
 
     def asked(self, scale: Scale) -> tuple[list[Figure], list[PaperClaim]]:
         """The figures and claims about what is run at a scale."""
@@ -278,16 +292,16 @@ def described(name: str, table: Mapping[str, Any]) -> Reproduction:
 
 def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Figure]:
     """One figure for each method of a group."""
-    judged = {key: group[key] for key in ("tolerance", "factor") if key in group}
-    about = {key: value for key, value in group.items() if key not in ("values", "tolerance", "factor")}
+    judged = {key: group[key] for key in ("tolerance", "factor", "aside") if key in group}
+    about = {key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside")}
     for method, value in group["values"].items():
         yield Figure(quantity=Quantity(**{**common, **about, "method": method}), value=value, **judged)
 
 
 def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[str]) -> Iterator[PaperClaim]:
     """One claim for each of the things that it is larger or smaller than; for each part, where it names none."""
-    relation: Literal["larger", "smaller"] = "larger" if "larger" in one else "smaller"
-    about = {k: v for k, v in one.items() if k not in ("says", "larger", "smaller", "than")}
+    relation = next(known for known in RELATIONS if known in one)
+    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", *RELATIONS)}
     several = one["than"] if isinstance(one["than"], list) else [one["than"]]
     for other in several:
         named = any("part" in side for side in (about, one[relation], other) if isinstance(side, Mapping))
@@ -296,9 +310,8 @@ def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[s
             left, right = (_quantity(side, at) for side in (one[relation], other))
             assert isinstance(left, Quantity)
             says = one.get("says") or _sentence(left, relation, right)
-            yield PaperClaim(
-                says=f"{part}: {says}" if part and "says" in one else says, left=left, relation=relation, right=right
-            )
+            says = f"{part}: {says}" if part and "says" in one else says
+            yield PaperClaim(says=says, left=left, relation=relation, right=right, aside=one.get("aside", False))
 
 
 def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:
@@ -307,10 +320,10 @@ def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:
     return Quantity(**{**about, **({"method": side} if isinstance(side, str) else side)})
 
 
-def _sentence(left: Quantity, relation: str, right: Quantity | float) -> str:
+def _sentence(left: Quantity, relation: Relation, right: Quantity | float) -> str:
+    words = RELATIONS[relation]
     if not isinstance(right, Quantity):
-        return f"{left} {'above' if relation == 'larger' else 'below'} {right:g}"
-    words = {"larger": "above", "smaller": "below"}[relation]
+        return f"{left} {words} {right:g}"
     whole = "" if left.part is None else f"{left.part}: "
     if left.model_copy(update={"method": right.method}) == right:
         return f"{whole}{left.method} {words} {right.method} in {left.words}"

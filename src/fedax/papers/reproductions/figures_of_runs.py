@@ -50,15 +50,20 @@ def spread(values: Sequence[float]) -> Measured | None:
     if not values:
         return None
     if not all(map(math.isfinite, values)):
-        return Measured(statistics.fmean(values), None, len(values))
+        return Measured(statistics.fmean(values), None, len(values), tuple(values))
     mean, half = interval(values)
-    return Measured(mean, None if math.isnan(half) else half, len(values))
+    return Measured(mean, None if math.isnan(half) else half, len(values), tuple(values))
 
 
 def _values(quantity: Quantity, parts: Mapping[str, Sequence[RecordedRun]]) -> list[float]:
-    runs = [run for part, runs in parts.items() if quantity.part in (None, part) for run in runs]
+    mine = [runs for part, runs in parts.items() if quantity.part in (None, part)]
+    runs = [run for one in mine for run in sorted(one, key=_seed)]  # claims pair the numbers of one seed
     scale = 100 if quantity.percent else 1
     return [scale * value(quantity, run) for run in runs if run.label == quantity.method]
+
+
+def _seed(run: RecordedRun) -> int:
+    return run.seed or 0
 
 
 def value(quantity: Quantity, run: RecordedRun) -> float:

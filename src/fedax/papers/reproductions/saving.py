@@ -35,12 +35,12 @@ class ReproductionResult:
         """As plain numbers and words; a number that is not finite is a word.
 
         >>> ReproductionResult("apfl-fig2", "small", {"FedAvg (f1)": Measured(math.inf)}).as_json()["measured"]
-        {'FedAvg (f1)': {'mean': 'inf', 'half': None, 'runs': 1}}
+        {'FedAvg (f1)': {'mean': 'inf', 'half': None, 'runs': 1, 'values': []}}
         """
         numbers = {name: dataclasses.asdict(value) for name, value in self.measured.items()}
         for number in numbers.values():
-            if not math.isfinite(number["mean"]):
-                number["mean"] = str(number["mean"])
+            number["mean"] = _plain(number["mean"])
+            number["values"] = [_plain(value) for value in number["values"]]
         minutes = None if self.minutes is None else round(self.minutes, 1)
         about = {"reproduction": self.id, "scale": self.scale, "minutes": minutes, "versions": self.versions}
         return {**about, **({"note": self.note} if self.note else {}), "measured": numbers}
@@ -50,12 +50,22 @@ def read(path: Path) -> ReproductionResult:
     """A result from its file."""
     try:
         about = json.loads(path.read_text())
-        numbers = {n: Measured(float(m["mean"]), m["half"], m["runs"]) for n, m in about["measured"].items()}
+        numbers = {name: _measured(number) for name, number in about["measured"].items()}
         return ReproductionResult(
             about["reproduction"], about["scale"], numbers, about["minutes"], about["versions"], about.get("note", "")
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FedaxError(f"{path} is not the result of a reproduction: {error}") from None
+
+
+def _plain(value: float) -> float | str:
+    """A number as JSON has it; one that is not finite as a word."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _measured(number: dict[str, Any]) -> Measured:
+    values = tuple(float(value) for value in number.get("values", ()))
+    return Measured(float(number["mean"]), number["half"], number["runs"], values)
 
 
 def saved(name: str, scale: Scale, folder: Path | None = None) -> ReproductionResult | None:

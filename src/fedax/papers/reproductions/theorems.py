@@ -41,7 +41,7 @@ def measure(setting: ScaledSetting, folder: Path, progress: Progress) -> dict[tu
     with jax.enable_x64(True):
         each = [_bias(table["samples"], seed) | _drift(table["clients"], seed) for seed in table["seeds"]]
     found = {name: spread([one[name] for one in each]) for name in each[0]}
-    found |= {name: spread([value]) for name, value in _instability().items()}
+    found |= {name: spread([value] * len(each)) for name, value in _instability().items()}  # nothing is drawn
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -5,8 +5,11 @@ reproduction states another (absolute, or a factor), or the half-width of the 95
 It stands in the **same order** if it does not agree, but lies above and below the other figures of its table as
 printed; pairs that the paper sets apart by no more than the tolerance do not count. Else it **does not** agree.
 
-A claim holds if the means over seeds stand as it says, and neither side diverged. It is **within the spread** if the
-difference is less than the root of the summed squares of the two half-widths.
+A claim holds if the means over seeds stand as it says, and neither side diverged. Its difference is taken seed by seed,
+for both sides of a seed see the same data, start and draws: the number after ± is the half-width of the 95 % interval
+of the mean of these differences, and the claim is **within the spread** if that interval contains 0. (Where a saved
+result lacks its seeds' numbers, the interval is that of two independent means.) A difference from one seed has no
+interval, and says nothing about other seeds. What stands **aside** is shown and judged, but not counted.
 
 A reproduction **agrees** if every figure agrees and every claim holds, has the **same order** if every claim holds
 (and, where no claim is made in words, every figure agrees or stands in order), and else **does not**.
@@ -19,6 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from fedax.evaluation.protocol import interval
 from fedax.papers.reproductions.description import Figure, PaperClaim, Quantity, Reproduction, Scale
 
 Verdict = Literal["agrees", "same order", "does not", "not measured"]
@@ -27,15 +31,19 @@ POINT = 1.0  # the tolerance of an accuracy, in percentage points
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """A mean over seeds, NaN if one diverged, and the half-width of its 95 % interval; None for a single seed."""
+    """A mean over seeds, NaN if one diverged, and the half-width of its 95 % interval; None for a single seed.
+
+    values: each seed's number, in the order of the seeds; empty in results that were saved without them.
+    """
 
     mean: float
     half: float | None = None
     runs: int = 1
+    values: tuple[float, ...] = ()
 
 
 def seeds(measured: Mapping[str, Measured]) -> int:
-    """So many seeds everything was measured with, at least.
+    """The smallest number of seeds that any quantity was measured with.
 
     >>> seeds({"FedAvg (f1)": Measured(0.9, 0.1, 3), "FedAc (f1)": Measured(0.8)})
     1
@@ -54,12 +62,17 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A claim, whether it holds (None if it was not measured), by how much, and whether that is clear."""
+    """A claim, whether it holds (None if it was not measured), by how much, and how sure that is.
+
+    half: the half-width of the 95 % interval of the difference over seeds; None where there is none.
+    clear: whether the interval leaves 0 out; None where there was one seed.
+    """
 
     claim: PaperClaim
     holds: bool | None
     difference: float = math.nan
-    clear: bool = True
+    half: float | None = None
+    clear: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +84,9 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """In two words, of what was measured."""
-        holding = [one.holds for one in self.claims if one.holds is not None]
-        found = {row.verdict for row in self.rows} - {"not measured"}
+        """In two words, of what was measured and counts."""
+        holding = [one.holds for one in self.claims if one.holds is not None and not one.claim.aside]
+        found = {row.verdict for row in self.rows if not row.figure.aside} - {"not measured"}
         if not (holding or found):
             return "not measured"
         if not all(holding):
@@ -84,20 +97,22 @@ class Judgement:
 
     @property
     def missing(self) -> int:
-        """How many figures and claims were not measured."""
-        return sum(row.ours is None for row in self.rows) + sum(one.holds is None for one in self.claims)
+        """How many figures and claims that count were not measured."""
+        rows = [row for row in self.rows if not row.figure.aside]
+        claims = [one for one in self.claims if not one.claim.aside]
+        return sum(row.ours is None for row in rows) + sum(one.holds is None for one in claims)
 
     @property
     def counts(self) -> str:
         """In numbers: how many figures agree or stand in order, how many claims hold."""
         words = []
-        if self.rows:
-            agree, order = (sum(row.verdict == v for row in self.rows) for v in ("agrees", "same order"))
-            words.append(
-                f"{agree} of {len(self.rows)} figures agree" + (f", {order} in the same order" if order else "")
-            )
-        if self.claims:
-            words.append(f"{sum(one.holds is True for one in self.claims)} of {len(self.claims)} claims hold")
+        rows = [row for row in self.rows if not row.figure.aside]
+        claims = [one for one in self.claims if not one.claim.aside]
+        if rows:
+            agree, order = (sum(row.verdict == v for row in rows) for v in ("agrees", "same order"))
+            words.append(f"{agree} of {len(rows)} figures agree" + (f", {order} in the same order" if order else ""))
+        if claims:
+            words.append(f"{sum(one.holds is True for one in claims)} of {len(claims)} claims hold")
         if self.missing:
             words.append(f"{self.missing} not measured")
         return "; ".join(words)
@@ -163,14 +178,33 @@ def _table(figure: Figure) -> Quantity:
 
 
 def _claim(claim: PaperClaim, measured: Mapping[str, Measured]) -> Judged:
-    sides = [measured.get(str(s)) if isinstance(s, Quantity) else Measured(s) for s in (claim.left, claim.right)]
-    left, right = sides
+    left, right = (measured.get(str(s)) if isinstance(s, Quantity) else s for s in (claim.left, claim.right))
     if left is None or right is None:
         return Judged(claim, None)
-    if math.isnan(left.mean) or math.isnan(right.mean):
+    assert isinstance(left, Measured)
+    there = right.mean if isinstance(right, Measured) else right
+    if math.isnan(left.mean) or math.isnan(there):
         return Judged(claim, False)
-    if left.mean == right.mean:
-        return Judged(claim, False, 0.0, clear=False)
-    difference = left.mean - right.mean
-    clear = abs(difference) > math.hypot(left.half or 0.0, right.half or 0.0)
-    return Judged(claim, (difference > 0) == (claim.relation == "larger"), difference, clear)
+    if left.mean == there:
+        return Judged(claim, claim.relation in ("at_least", "at_most"), 0.0)
+    difference = left.mean - there
+    holds = (difference > 0) == (claim.relation in ("larger", "at_least"))
+    return Judged(claim, holds, difference, *_sureness(left, right))
+
+
+def _sureness(left: Measured, right: Measured | float) -> tuple[float | None, bool | None]:
+    """The half-width of the difference's interval, and whether the interval leaves 0 out."""
+    if left.runs == 1:
+        return None, None
+    other = right.values if isinstance(right, Measured) else (right,) * len(left.values)
+    if not left.values or len(left.values) != len(other):  # not paired: the seeds' numbers are not there
+        halves = (left.half, right.half if isinstance(right, Measured) else 0.0)
+        if None in halves:
+            return None, None
+        half = math.hypot(*(one or 0.0 for one in halves))
+        return half, abs(left.mean - (right.mean if isinstance(right, Measured) else right)) > half
+    apart = [0.0 if a == b else a - b for a, b in zip(left.values, other, strict=True)]
+    if not all(map(math.isfinite, apart)):  # a target that some seed never reaches: an order, but no mean
+        return None, all(d > 0 for d in apart) or all(d < 0 for d in apart)
+    mean, half = interval(apart)
+    return half, abs(mean) > half

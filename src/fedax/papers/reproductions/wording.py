@@ -67,8 +67,10 @@ def answer(judged: Judged) -> str:
 
     >>> from fedax.papers.reproductions.description import PaperClaim
     >>> claim = PaperClaim(says="", left=Quantity(method="A"), relation="larger", right=Quantity(method="B"))
-    >>> answer(Judged(claim, True, 3.21)), answer(Judged(claim, False, -0.2, clear=False)), answer(Judged(claim, None))
-    ('yes (+3.21)', 'no (-0.20, within the spread)', 'not measured')
+    >>> answer(Judged(claim, True, 3.21)), answer(Judged(claim, True, 3.21, 0.5, True)), answer(Judged(claim, None))
+    ('yes (+3.21)', 'yes (+3.21 ± 0.50)', 'not measured')
+    >>> answer(Judged(claim, False, -0.2, 0.3, clear=False))
+    'no (-0.20 ± 0.30, within the spread)'
     """
     if judged.holds is None:
         return "not measured"
@@ -77,8 +79,11 @@ def answer(judged: Judged) -> str:
         return f"{word} (diverged)"
     if math.isinf(judged.difference):
         return word
-    apart = f"{judged.difference:+.2f}" if judged.claim.left.percent else f"{judged.difference:+.3g}"
-    return f"{word} ({apart}{'' if judged.clear else ', within the spread'})"
+    percent = judged.claim.left.percent
+    apart = f"{judged.difference:+.2f}" if percent else f"{judged.difference:+.3g}"
+    if judged.half is not None:
+        apart += f" ± {judged.half:.2f}" if percent else f" ± {judged.half:.2g}"
+    return f"{word} ({apart}{', within the spread' if judged.clear is False else ''})"
 
 
 def tolerance(figure: Figure) -> str:

@@ -8,6 +8,7 @@ of averaging rarely are no more than the others. Terms that no amount of work re
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedax.algorithms import ALGORITHMS, Algorithm, method_class
@@ -62,10 +63,11 @@ def with_theorem() -> list[str]:
     return [name for name, method in ALGORITHMS.items() if has_theorem(method)]
 
 
-def advise(constants: Constants, work: Work, methods: list[str] | None = None) -> list[Proposal]:
+def advise(constants: Constants, work: Work, methods: Sequence[str | Algorithm] | None = None) -> list[Proposal]:
     """Proposals for the methods named, or for every method that has a theorem.
 
-    methods: names, those of your own as "mymodule:MyMethod" or "file.py:MyMethod".
+    methods: names, those of your own as "mymodule:MyMethod" or "file.py:MyMethod", for a method with its default
+        choices; or methods as they are made, each with choices of its own, such as FedAc's variant.
 
     A theorem whose assumptions these constants contradict is used all the same, and the proposal says so. A method
     is refused where a constant that its theorem divides by is 0, by a sentence that names it.
@@ -78,25 +80,45 @@ def advise(constants: Constants, work: Work, methods: list[str] | None = None) -
     >>> found.bound.theorem, sorted(found.settings), found.unmet
     ('Theorem 3.1(a)', ['lr', 'mu'], ())
     """
-    return [_proposal(method_class(name), constants, work) for name in (with_theorem() if methods is None else methods)]
+    return [_proposal(method, constants, work) for method in (with_theorem() if methods is None else methods)]
 
 
-def _proposal(method: type[Algorithm], constants: Constants, work: Work) -> Proposal:
-    name = method.__name__
+def choices_of(method: Algorithm) -> dict[str, Any]:
+    """A method's choices and flags that are not the defaults.
+
+    >>> choices_of(ALGORITHMS["FedAc"](lr=0.1, mu=0.5, variant="II"))
+    {'variant': 'II'}
+    """
+    kept = {}
+    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        if isinstance(value, str | bool) and value != field.default:
+            kept[field.name] = value
+    return kept
+
+
+def _proposal(asked: str | Algorithm, constants: Constants, work: Work) -> Proposal:
+    method = method_class(asked) if isinstance(asked, str) else type(asked)
+    choices = {} if isinstance(asked, str) else choices_of(asked)
+    name = ", ".join([method.__name__, *(f"{field} {_word(value)}" for field, value in choices.items())])
     if not has_theorem(method):
         raise FedaxError(f"{name} has no theorem: {', '.join(with_theorem())} have one")
     try:
-        found = _applied(method, constants, work)
+        found = _applied(method, choices, constants, work)
     except FedaxError as error:
         raise FedaxError(f"{name}: {error}") from None
-    most = _most_steps(method, constants, work)
+    most = _most_steps(method, choices, constants, work)
     return Proposal(name, dict(found.settings), found.bound, most, _unmet(found, constants, work))
 
 
-def _applied(method: type[Algorithm], constants: Constants, work: Work) -> Theorem:
+def _word(value: str | bool) -> str:
+    return value if isinstance(value, str) else str(value).lower()
+
+
+def _applied(method: type[Algorithm], choices: Mapping[str, Any], constants: Constants, work: Work) -> Theorem:
     values: dict[str, Any] = {name: estimate.value for name, estimate in constants.shown().items()}
     seen = {"convex": constants.convex, "smooth": constants.smooth, "quadratic": constants.quadratic}
-    given = Given(**values, highest=constants.Delta.high, **seen, **vars(work))
+    given = Given(**values, highest=constants.Delta.high, **seen, **vars(work), choices=choices)
     try:
         found = method.theorem(given)
     except FedaxError:
@@ -112,10 +134,10 @@ def _applied(method: type[Algorithm], constants: Constants, work: Work) -> Theor
     return found
 
 
-def _most_steps(method: type[Algorithm], constants: Constants, work: Work) -> int:
+def _most_steps(method: type[Algorithm], choices: Mapping[str, Any], constants: Constants, work: Work) -> int:
     most, first, steps = 1, None, 1
     while steps <= work.K * work.R:
-        terms = _applied(method, constants, work.with_steps(steps)).bound.terms
+        terms = _applied(method, choices, constants, work.with_steps(steps)).bound.terms
         total = sum(value for name, value in terms.items() if name not in LASTING)
         rarely = sum(value for name, value in terms.items() if name in RARELY)
         first = total if first is None else first

@@ -1,0 +1,7 @@
+"""Which method for my data? A search over the methods that fit a problem, on validation rows and an equal budget."""
+
+from __future__ import annotations
+
+from fedax.selection.recommendation import Recommendation, recommend
+
+__all__ = ["Recommendation", "recommend"]

@@ -1,0 +1,227 @@
+"""Successive halving: many settings of many methods get a little of the budget, and the better ones the rest of it.
+
+stage 1     every setting of every method, a ninth of the rounds; each method keeps the better third of its settings
+stage 2     a third of the rounds; each method keeps its best setting, and the better half of the methods go on
+stage 3     all rounds, one setting a method; the best few are the finalists
+final       the finalists with seeds of their own, and for the first time test rows beside validation rows
+
+Every method has as many settings as any other. Every stage is judged on validation rows, by a seed that no final uses.
+A setting that diverges is behind all others. Runs begin anew in each stage, because a schedule of rates must see the
+rounds that it is made for. Each attempt is written down when it is done, so that the same search goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedax.engine.result import Result
+from fedax.engine.sweeps import Settings, sweep
+from fedax.errors import FedaxError
+from fedax.experiments.events import Progress, Run
+from fedax.experiments.interrupts import deferred
+from fedax.report.columns import better
+from fedax.runs.files import write_whole
+from fedax.selection.candidates import Candidate, Numbers
+
+STAGES = (9, 3, 1)  # what the rounds are divided by
+FINAL = len(STAGES) + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Entrant:
+    """A candidate, its rounds, and how it is simulated."""
+
+    candidate: Candidate
+    rounds: int
+    how: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        return self.candidate.label
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """A setting that was run: its stage, its score on validation rows, and its last row; None where it diverged."""
+
+    label: str
+    stage: int
+    seed: int
+    numbers: Numbers
+    rounds: int
+    score: float | None
+    last: dict[str, Any]
+
+    @property
+    def about(self) -> tuple[Any, ...]:
+        """What makes it the attempt that it is."""
+        return self.label, self.stage, self.seed, self.rounds, tuple(sorted(self.numbers.items()))
+
+
+class Notes:
+    """The attempts that are done, in a file if there is one; another search's file is refused."""
+
+    def __init__(self, path: Path | None, asked: Mapping[str, Any]) -> None:
+        self.path, self.asked = path, json.loads(json.dumps(asked, default=str))
+        self.done: dict[tuple[Any, ...], Attempt] = {}
+        if path is None or not path.exists():
+            return
+        try:
+            first, *rest = (json.loads(line) for line in path.read_text().splitlines())
+            was, attempts = first["asked"], [Attempt(**line) for line in rest]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FedaxError(f"{path} cannot be read: {error}") from None
+        for name in sorted({*was, *self.asked}):
+            if was.get(name) != self.asked.get(name):
+                raise FedaxError(f"{path} is of another search: {name} was {was.get(name)}, not {self.asked.get(name)}")
+        self.done = {attempt.about: attempt for attempt in attempts}
+
+    def keep(self, attempts: Sequence[Attempt]) -> None:
+        """Write attempts down, whole or not at all."""
+        self.done |= {attempt.about: attempt for attempt in attempts}
+        if self.path is not None:
+            lines = [{"asked": self.asked}, *(dataclasses.asdict(attempt) for attempt in self.done.values())]
+            write_whole(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class Outlook:
+    """What came of a contest: every attempt, the finalists, and where the others were dropped."""
+
+    attempts: list[Attempt]
+    chosen: dict[str, Numbers]  #: each method's best setting when it was last seen, best method first
+    dropped: dict[str, int]  #: the stage after which a method was dropped
+    finalists: list[str]
+
+
+class Contest:
+    """The methods that take part, and what judges them."""
+
+    def __init__(
+        self,
+        problem: Any,
+        federation: Any,
+        entrants: Sequence[Entrant],
+        *,
+        trials: int,
+        seed: int,
+        seeds: Sequence[int],
+        finalists: int,
+        notes: Notes,
+        metric: str,
+        progress: Progress,
+    ) -> None:
+        self.on, self.entrants, self.notes, self.progress = (problem, federation), entrants, notes, progress
+        self.trials, self.seed, self.seeds, self.most, self.metric = trials, seed, seeds, finalists, metric
+        self.sign = -1.0 if better(metric) == "max" else 1.0
+
+    def run(self) -> Outlook:
+        """All stages and the final. Ctrl-C stops between two blocks, and raises `Stopped`."""
+        with deferred(self.progress.stopping) as interrupt:
+            return self._run(interrupt.check)
+
+    def _run(self, pause: Callable[[], None]) -> Outlook:
+        playing = list(self.entrants)
+        settings = {entrant.label: entrant.candidate.draw(self.trials) for entrant in playing}
+        dropped: dict[str, int] = {}
+        best: dict[str, Attempt] = {}
+        for stage, part in enumerate(STAGES, start=1):
+            last = stage == len(STAGES)
+            self._announce(stage, playing, settings)
+            for entrant in playing:
+                pause()
+                found = sorted(self._tried(entrant, stage, part, settings[entrant.label]), key=self._order)
+                keep = 1 if last else math.ceil(len(found) / 3)
+                settings[entrant.label] = [attempt.numbers for attempt in found[:keep]]
+                best[entrant.label] = found[0]
+            playing.sort(key=lambda entrant: self._order(best[entrant.label]))
+            going = len(playing) if stage == 1 else max(self.most, math.ceil(len(playing) / 2))
+            going = self.most if last else going
+            alive = [entrant for entrant in playing[:going] if best[entrant.label].score is not None]
+            dropped |= {entrant.label: stage for entrant in playing if entrant not in alive}
+            playing = alive
+            if not playing:
+                raise FedaxError("every setting of every method diverged: the rate to search around must be smaller")
+        self._announce(FINAL, playing, settings)
+        for entrant in playing:
+            pause()
+            self._final(entrant, settings[entrant.label][0])
+        order = [entrant.label for entrant in playing] + sorted(dropped, key=lambda label: -dropped[label])
+        chosen = {label: best[label].numbers for label in order}
+        return Outlook(list(self.notes.done.values()), chosen, dropped, [entrant.label for entrant in playing])
+
+    def _order(self, attempt: Attempt) -> float:
+        return math.inf if attempt.score is None else self.sign * attempt.score
+
+    def _announce(self, stage: int, playing: Sequence[Entrant], settings: Mapping[str, Sequence[Numbers]]) -> None:
+        if stage == FINAL:
+            many = f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}"
+            self.progress.say(f"final: {', '.join(entrant.label for entrant in playing)}, {many} each")
+            return
+        part = {9: "a ninth of the", 3: "a third of the", 1: "all"}[STAGES[stage - 1]]
+        count = max(len(settings[entrant.label]) for entrant in playing)
+        what = f"{count} setting{'s' if count > 1 else ''} each"
+        methods = f"{len(playing)} method{'s' if len(playing) > 1 else ''}"
+        self.progress.say(f"stage {stage} of {len(STAGES)}: {methods}, {what}, {part} rounds")
+
+    def _tried(self, entrant: Entrant, stage: int, part: int, settings: Sequence[Numbers]) -> list[Attempt]:
+        """The attempts of one method in one stage, those that were done before included."""
+        rounds = max(1, math.ceil(entrant.rounds / part))
+        asked = [Attempt(entrant.label, stage, self.seed, numbers, rounds, None, {}) for numbers in settings]
+        waiting = [attempt for attempt in asked if attempt.about not in self.notes.done]
+        if waiting:
+            run = Run(entrant.label, self.seed, Path(), rounds=rounds * len(waiting))
+            self.progress.begin([run], rounds)
+            self.progress.start(run)
+            how = {**entrant.how, "eval_on": ["validation"], "eval_every": rounds, "seed": self.seed}
+            results = self._side_by_side(entrant, waiting, rounds, how)
+            found = [self._judged(a, result) for a, result in zip(waiting, results, strict=True)]
+            self.notes.keep(found)
+            best = min(found, key=self._order)
+            self.progress.end(dataclasses.replace(run, status="finished", round=rounds, metrics=best.last))
+        return [self.notes.done[attempt.about] for attempt in asked]
+
+    def _side_by_side(
+        self, entrant: Entrant, attempts: Sequence[Attempt], rounds: int, how: Mapping[str, Any]
+    ) -> list[Result]:
+        """Settings as lanes of one program. Later stages fill their lanes up, so that they compile nothing."""
+        methods = [entrant.candidate.make(attempt.numbers) for attempt in attempts]
+        settings = Settings(*self.on, methods, rounds=rounds, **how)
+        if settings.mode == "batched" and len(methods) < self.trials:
+            filled = [methods[lane % len(methods)] for lane in range(self.trials)]
+            settings = Settings(*self.on, filled, rounds=rounds, **how)
+        found: list[Result] = []
+        for block in settings.blocks:
+            settings.run(block, keep=lambda number, result, metrics: found.append(result), say=self.progress.advance)
+        return found[: len(methods)]
+
+    def _final(self, entrant: Entrant, numbers: Numbers) -> None:
+        """One method with every seed that is reported on, evaluated on test rows too, ten times on the way."""
+        rounds = entrant.rounds
+        for seed in self.seeds:
+            asked = Attempt(entrant.label, FINAL, seed, numbers, rounds, None, {})
+            if asked.about in self.notes.done:
+                continue
+            run = Run(entrant.label, seed, Path(), rounds=rounds)
+            self.progress.begin([run], rounds)
+            self.progress.start(run)
+            how = {**entrant.how, "eval_on": ["validation", "test"], "eval_every": max(1, rounds // 10), "seed": seed}
+            made = [entrant.candidate.make(numbers)]
+            (result,) = sweep(*self.on, made, rounds=rounds, mode="sequence", on_progress=self.progress.advance, **how)
+            found = self._judged(asked, result)
+            self.notes.keep([found])
+            ended: Any = "finished" if found.score is not None else "diverged"
+            self.progress.end(dataclasses.replace(run, status=ended, round=rounds, metrics=found.last))
+
+    def _judged(self, attempt: Attempt, result: Result) -> Attempt:
+        last = dict(result.history[-1]) if result.history else {}
+        lost = "diverged" in result.info or last.get("round", 0) < attempt.rounds
+        score = None if lost else last.get(self.metric)
+        score = score if score is not None and math.isfinite(score) else None
+        plain = {key: value for key, value in last.items() if isinstance(value, int | float) and math.isfinite(value)}
+        return dataclasses.replace(attempt, score=score, last=plain)

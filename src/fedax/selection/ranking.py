@@ -1,0 +1,68 @@
+"""Ranks with ties that are ties.
+
+Methods are measured with the same seeds, so two of them are compared seed by seed. The difference is beyond noise where
+Student's 95 % interval of its mean leaves out 0. A method's rank is one more than the number of methods that are beyond
+noise ahead of it, so methods that cannot be told from the best are all first. With one seed nothing is beyond noise.
+A method without a value with some seed, because it diverged, is behind all that have one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from fedax.evaluation.protocol import interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """A method's place: mean and half-width over seeds, and the same of its distance to the best (positive: behind)."""
+
+    label: str
+    rank: int
+    tied: bool  #: whether another has the same rank
+    mean: float
+    half: float
+    behind: float
+    behind_half: float
+
+
+def ahead(first: Sequence[float], second: Sequence[float], *, higher: bool) -> bool:
+    """Whether the first is ahead of the second beyond noise, seed by seed.
+
+    >>> ahead([0.91, 0.92, 0.93], [0.90, 0.91, 0.92], higher=True), ahead([0.9, 0.7], [0.6, 0.8], higher=True)
+    (True, False)
+    """
+    if _lost(first) or _lost(second):
+        return _lost(second) and not _lost(first)
+    mean, half = interval([a - b if higher else b - a for a, b in zip(first, second, strict=True)])
+    return mean > half  # NaN with one seed, and then it is not
+
+
+def rank(scores: Mapping[str, Sequence[float]], *, higher: bool) -> list[Standing]:
+    """The methods, best first; each has a score a seed, in the same order of seeds.
+
+    >>> scores = {"A": [0.90, 0.92, 0.91], "B": [0.91, 0.91, 0.92], "C": [0.70, 0.71, 0.72]}
+    >>> [(place.label, place.rank, place.tied) for place in rank(scores, higher=True)]
+    [('B', 1, True), ('A', 1, True), ('C', 3, False)]
+    """
+    sign = -1.0 if higher else 1.0
+    means = {label: math.inf if _lost(found) else sign * interval(found)[0] for label, found in scores.items()}
+    order = sorted(scores, key=lambda label: means[label])
+    ranks = {
+        label: 1 + sum(ahead(scores[other], scores[label], higher=higher) for other in order if other != label)
+        for label in order
+    }
+    best, places = scores[order[0]], list(ranks.values())
+    found = []
+    for label in order:
+        apart = [sign * (mine - top) for mine, top in zip(scores[label], best, strict=True)]
+        behind = (math.nan, math.nan) if _lost(scores[label]) else interval(apart)
+        mean = (math.nan, math.nan) if _lost(scores[label]) else interval(scores[label])
+        found.append(Standing(label, ranks[label], places.count(ranks[label]) > 1, *mean, *behind))
+    return sorted(found, key=lambda place: (place.rank, means[place.label]))
+
+
+def _lost(scores: Sequence[float]) -> bool:
+    return len(scores) == 0 or not all(map(math.isfinite, scores))
