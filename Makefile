@@ -46,7 +46,7 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.bench  ## speed against hand-tuned JAX, PyTorch and peers, side by side; set FEDAX_DATA for real data
+bench: $(VENV)/.bench  ## speed against hand-tuned JAX and PyTorch, side by side; set FEDAX_DATA for real data
 	$(BIN)/python benchmarks/speed.py
 
 patients: $(VENV)/.core  ## twelve hospitals' table: a sparse model, personal models, predictions of new patients

@@ -1,4 +1,4 @@
-"""The workloads by other libraries for federated learning, where they are installed.
+"""The workloads by other libraries for federated learning, each in an environment that has it (`side_by_side.py`).
 
 Each is used as its own documentation does for simulation on one machine, with the same model, the same steps and the
 same mean; their other methods are not ours to write, so only FedAvg is compared. FedJAX gets Fedax's model, convolution
@@ -9,7 +9,6 @@ counted, nor is an evaluation of any.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import time
 from collections.abc import Callable
@@ -20,36 +19,31 @@ import numpy as np
 
 from benchmarks.workloads import Workload, workload
 
-Runner = Callable[[int], float]
+Runner = Callable[[int], float]  #: seconds that so many more rounds took
 
 
-def runners(task: Workload, simulation: Any) -> tuple[dict[str, Runner], dict[str, str]]:
-    """Those that can run the workload, and why the others do not."""
-    found: dict[str, Runner] = {}
-    absent: dict[str, str] = {}
-    for name, (package, adapter) in PEERS.items():
-        if importlib.util.find_spec(package) is None:
-            absent[name] = "not installed"
-        elif task.method != "FedAvg":
-            absent[name] = f"no adapter for {task.method}"
-        else:
-            try:
-                found[name] = adapter(task, simulation)
-                found[name](1)
-            except Exception as error:  # a peer that does not work here is no reason to stop
-                found.pop(name, None)
-                absent[name] = f"does not start: {type(error).__name__}: {error}"
-    return found, absent
+def clocked(train: Callable[[int], object]) -> Runner:
+    """Its seconds by the clock."""
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        train(count)
+        return time.perf_counter() - began
+
+    return run
 
 
-def fedjax(task: Workload, simulation: Any) -> Runner:
+def fedjax(task: Workload) -> Runner:
     """fedjax.algorithms.fed_avg, by its default backend, one compiled step at a time."""
     import fedjax as library
     import jax
 
+    from benchmarks.speed import simulation
+
     if not hasattr(jax, "tree_map"):  # a name that FedJAX 0.0.17 uses and JAX has given up
         jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
-    problem, rng = simulation.prepared.problem, np.random.default_rng(0)
+    prepared, rng = simulation(task).prepared, np.random.default_rng(0)
+    problem = prepared.problem
 
     def slope(params: Any, batch: Any, _: Any) -> Any:
         return jax.grad(problem.loss)(params, batch)
@@ -62,7 +56,7 @@ def fedjax(task: Workload, simulation: Any) -> Runner:
     )
     ends = zip(task.offsets[:-1], task.offsets[1:], strict=True)
     clients = [library.ClientDataset({"x": task.x[a:b], "y": task.y[a:b]}) for a, b in ends]
-    key, state = jax.random.PRNGKey(0), [algorithm.init(simulation.prepared.x0.tree)]
+    key, state = jax.random.PRNGKey(0), [algorithm.init(prepared.x0.tree)]
 
     def run(count: int) -> float:
         began = time.perf_counter()
@@ -75,8 +69,8 @@ def fedjax(task: Workload, simulation: Any) -> Runner:
     return run
 
 
-def flower(task: Workload, simulation: Any) -> Runner:
-    """flwr.simulation.run_simulation with the strategy FedAvg; timed from the first round's start to the last's end."""
+def flower(task: Workload) -> Runner:
+    """flwr.simulation.run_simulation with its FedAvg; timed from the second round's start to the last's end."""
     from flwr.client import ClientApp
     from flwr.common import ndarrays_to_parameters
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
@@ -110,7 +104,7 @@ def flower(task: Workload, simulation: Any) -> Runner:
                 fraction_evaluate=0.0,
                 initial_parameters=ndarrays_to_parameters(first),
             )
-            return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=count))
+            return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=count + 1))
 
         times.clear()
         run_simulation(
@@ -119,7 +113,7 @@ def flower(task: Workload, simulation: Any) -> Runner:
             num_supernodes=task.clients,
             backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
         )
-        return times[-1] - times[0]
+        return times[-1] - times[2]  # its processes load their data in the first round, which is not counted
 
     return run
 
@@ -160,7 +154,7 @@ def _flower_client(name: str, context: Any) -> Any:
     return Client().to_client()
 
 
-def pfl(task: Workload, simulation: Any) -> Runner:
+def pfl(task: Workload) -> Runner:
     """pfl's FederatedAveraging in its simulated backend, one process."""
     import torch
     from pfl.aggregate.simulate import SimulatedBackend
@@ -224,7 +218,7 @@ class _PflClock:
         pass
 
 
-def fedlab(task: Workload, simulation: Any) -> Runner:
+def fedlab(task: Workload) -> Runner:
     """FedLab's standalone pipeline, SyncServerHandler and SGDSerialClientTrainer, without its evaluation."""
     import logging
 
@@ -261,11 +255,3 @@ def fedlab(task: Workload, simulation: Any) -> Runner:
         return time.perf_counter() - began
 
     return run
-
-
-PEERS: dict[str, tuple[str, Callable[[Workload, Any], Runner]]] = {
-    "FedJAX": ("fedjax", fedjax),
-    "Flower": ("ray", flower),
-    "pfl": ("pfl", pfl),
-    "FedLab": ("fedlab", fedlab),
-}

@@ -1,4 +1,4 @@
-"""How fast Fedax is: the same work by Fedax, by hand-tuned JAX, by a PyTorch loop and by peers, interleaved in one run.
+"""How fast Fedax is: the same work by Fedax, by hand-tuned JAX and by a PyTorch loop, interleaved in one run.
 
     python benchmarks/speed.py [--only A,B] [--rounds 5] [--repeats 9]      (FEDAX_DATA for real data)
 
@@ -29,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import fedax
+from benchmarks.peers import Runner, clocked
 from benchmarks.workloads import WORKLOADS, Workload, workload
 from fedax.models import model
 
@@ -40,8 +41,6 @@ LONG = 2.0  # seconds
 # Absolute, and as a share of what the round moved: in a deep network a rounding that moves one ReLU grows.
 TOLERANCE = {"R": (5e-3, 0.05)}
 RESULTS = Path(__file__).resolve().parent / "results" / "speed.json"
-
-Runner = Callable[[int], float]  #: seconds that so many more rounds took
 
 
 def simulation(task: Workload, method: Any = None, problem: fedax.Problem | None = None) -> Any:
@@ -69,20 +68,9 @@ def rounds_of(ours: Any) -> Callable[[int], None]:
     return train
 
 
-def clocked(train: Callable[[int], object]) -> Runner:
-    """Its seconds by the clock."""
-
-    def run(count: int) -> float:
-        began = time.perf_counter()
-        train(count)
-        return time.perf_counter() - began
-
-    return run
-
-
-def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, str], dict[str, Any]]:
-    """Who runs the workload, who does not and why, and what else is to be said of it."""
-    from benchmarks import hand_tuned, peers, torch_loops
+def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, Any]]:
+    """Who runs the workload, and what else is to be said of it."""
+    from benchmarks import hand_tuned, torch_loops
 
     ours = simulation(task)
     program = hand_tuned.Program(task, ours.prepared.x0.tree, rounds)
@@ -94,17 +82,16 @@ def runners(task: Workload, rounds: int) -> tuple[dict[str, Runner], dict[str, s
             one_round()
 
     who = {"fedax": clocked(rounds_of(ours)), "hand-tuned": clocked(program.advance), "torch": clocked(by_torch)}
-    found, absent = peers.runners(task, ours)
     e = ours.prepared.executor
     about = {"executor": f"{e.name}, {e.devices} devices, chunk {e.chunk}", "hand-tuned apart by": apart}
-    return who | found, absent, about
+    return who, about
 
 
 def compare(name: str, rounds: int | None, repeats: int) -> dict[str, Any]:
     """One workload's row of the table."""
     task = workload(name)
     count = rounds or ROUNDS[name]
-    who, absent, about = runners(task, count)
+    who, about = runners(task, count)
     counts = {}
     seconds: dict[str, list[float]] = {w: [] for w in who}
     for w, train in who.items():
@@ -130,7 +117,6 @@ def compare(name: str, rounds: int | None, repeats: int) -> dict[str, Any]:
         **about,
         "ms a round": milliseconds,
         "times Fedax's": ratios,
-        "absent": absent,
     }
 
 
@@ -180,7 +166,7 @@ BESIDES = {"methods": methods, "G": lambda rounds, repeats: lasso_grid(rounds)}
 def versions() -> dict[str, str]:
     """Of what took part."""
     found = {"python": platform.python_version()}
-    for package in ("fedax", "jax", "jaxlib", "flax", "numpy", "torch", "fedjax", "flwr", "pfl", "fedlab"):
+    for package in ("fedax", "jax", "jaxlib", "flax", "numpy", "torch"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -201,13 +187,13 @@ def show(row: dict[str, Any]) -> None:
     print(f"{row['workload']}  {row['title']}: {middle:.1f} ms a round ({low:.1f} to {high:.1f}), {row['executor']}")
     for who, (low, middle, high) in row["times Fedax's"].items():
         print(f"     {who:12} {middle:8.2f} times Fedax's ({low:.2f} to {high:.2f})")
-    print("     " + ", ".join(f"{who}: {why}" for who, why in row["absent"].items()), flush=True)
+    sys.stdout.flush()
 
 
 def main() -> None:
     """Print and save the table."""
     names = [*WORKLOADS, "methods", "G"]
-    parser = argparse.ArgumentParser(description="Fedax, hand-tuned JAX, PyTorch and peers, side by side.")
+    parser = argparse.ArgumentParser(description="Fedax, hand-tuned JAX and PyTorch, side by side.")
     parser.add_argument("--only", default=",".join(names), help="workloads, such as A,B")
     parser.add_argument("--rounds", type=int, help="rounds of Fedax a repeat, and of G; by default by workload")
     parser.add_argument("--repeats", type=int, default=9)

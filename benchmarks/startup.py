@@ -5,7 +5,7 @@
 Every launch is a process of its own. The experiment is a small one on the bundled digits; its first launch has
 an empty cache of compiled programs, its second finds there what the first has left. So have, cold and warm, answers:
 whole commands up to their tables. Medians are printed beside their limits and saved in results/startup.json. "idle" is
-Python itself, doing nothing.
+Python itself, doing nothing; the PyTorch loop (torch_comparison.py) is timed once.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ LIMITS = {
     "demo, warm": 5.0,
     "8 methods x 3 seeds, cold": 30.0,
     "8 methods x 3 seeds, warm": None,
+    "8 x 3 runs of FedAvg by a PyTorch loop": None,
 }
 EXPERIMENT = """
 name = "startup"
@@ -71,6 +72,7 @@ COMMANDS = {
     "fedax list": ["-m", "fedax", "list"],
     "import fedax": ["-c", "import fedax; fedax.simulate"],
 }
+LOOP = [str(Path(__file__).resolve().parent / "torch_comparison.py")]
 
 
 def command(arguments: list[str]) -> float:
@@ -132,6 +134,7 @@ def answers(repeats: int) -> dict[str, list[float]]:
                     line = [sys.executable, "-m", "fedax", *words, "--out", str(out), "--quiet"]
                     subprocess.run(line, check=True, capture_output=True, env=environment)
                     seconds.setdefault(f"{name}, {state}", []).append(time.perf_counter() - began)
+    seconds["8 x 3 runs of FedAvg by a PyTorch loop"] = [command(LOOP)]  # once: it takes minutes
     return seconds
 
 
@@ -149,7 +152,7 @@ def main() -> None:
         beside = (
             "" if LIMITS[name] is None else f"   limit {LIMITS[name]} s{'' if middle <= LIMITS[name] else ', EXCEEDED'}"
         )
-        print(f"{name:26} {middle:6.2f} s ({low} to {high}){beside}", flush=True)
+        print(f"{name:38} {middle:6.2f} s ({low} to {high}){beside}", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(table, indent=1) + "\n")
 

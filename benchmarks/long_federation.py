@@ -1,0 +1,120 @@
+"""Eight sites over TLS for 200 rounds, with sites and the server killed at random: it must end, with a sound model.
+
+    python benchmarks/long_federation.py [ROUNDS]      half an hour; writes docs/performance/long_federation.json
+
+A site or the server is killed (SIGKILL) and started again every few rounds, at a random moment. The final test loss and
+model are compared with simulations of the same experiment, undisturbed, under other seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+import fedax  # noqa: E402
+from conftest import vector  # noqa: E402
+from fedax.experiments import prepare, read  # noqa: E402
+from fedax.experiments.building import options  # noqa: E402
+from fedax.flower.app_folder import new  # noqa: E402
+from fedax.flower.certificates import make  # noqa: E402
+from flower_federation import Federation, status  # noqa: E402
+
+SITES = 8
+EXPERIMENT = """
+rounds = {rounds}
+local_steps = 2
+batch_size = 8
+eval_every = 20
+data.name = "iris"
+data.partition = {{ name = "IID", clients = 8 }}
+model.name = "logistic"
+algorithm = {{ name = "SCAFFOLD", lr = 0.1 }}
+"""
+
+
+def disturbed(folder: Path, rounds: int, draw: random.Random) -> tuple[Path, dict[str, int]]:
+    """The directory of a run that was disturbed, and how often."""
+    out, app, kills = folder / "out", folder / "app", {"sites": 0, "server": 0}
+    new(app, folder / "experiment.toml")
+    make(folder / "keys", SITES, ["localhost"])
+    asked = {"out": str(out), "round_timeout": 60.0, "min_clients": 5, "min_answers": 4}
+    with Federation(folder / "federation", keys=folder / "keys") as federation:
+        for client in range(SITES):
+            federation.start_node(client)
+        federation.run(app, **asked)
+        next_kill = 3
+        while status(out)["status"] != "finished":
+            reach(federation, out, min(next_kill, rounds))
+            if next_kill >= rounds:
+                federation.finish(out, 1200)
+                break
+            time.sleep(draw.random() * 2)
+            if draw.random() < 0.2:
+                federation.kill_server()
+                federation.run(app, **asked)
+                kills["server"] += 1
+            else:
+                client = draw.randrange(SITES)
+                federation.kill_node(client)
+                federation.start_node(client)
+                kills["sites"] += 1
+            next_kill = status(out)["round"] + draw.randrange(3, 10)
+            print(status(out), kills, flush=True)
+        left = len(federation.server_apps())
+    return out, {**kills, "servers_left": left - 1 if left else 0}
+
+
+def reach(federation: Federation, out: Path, round: int) -> None:
+    """Wait for a round, and start nodes again as a supervisor would.
+
+    A SuperLink takes a killed node for active until its heartbeat is missed, and refuses its key until then.
+    """
+    end = time.monotonic() + 1200
+    while status(out)["round"] < round:
+        assert time.monotonic() < end, f"round {round} is not reached"
+        for client in [c for c, processes in federation.nodes.items() if processes[0].poll() is not None]:
+            federation.kill_node(client)
+            federation.start_node(client)
+        time.sleep(1)
+
+
+def main() -> None:
+    """Disturb one run, and compare it with eight that were not."""
+    rounds, began = int(sys.argv[1]) if len(sys.argv) > 1 else 200, time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "experiment.toml").write_text(EXPERIMENT.format(rounds=rounds))
+        out, kills = disturbed(folder, rounds, random.Random(2026))
+        result, text = fedax.load(out), (out / "network.log").read_text()
+        experiment = read(folder / "experiment.toml")
+        problem, federation = prepare(experiment)
+        method = experiment.algorithm[0].build()
+        calm = [fedax.simulate(problem, federation, method, **options(experiment, seed)) for seed in range(1, 9)]
+    models, losses = [vector(run.model) for run in calm], [run.history[-1]["test_loss"] for run in calm]
+    centre, loss = np.mean(models, 0), result.history[-1]["test_loss"]
+    summary = {
+        "sites": SITES,
+        "rounds": result.info["rounds"],
+        "killed": kills,
+        "starts": text.count(", start "),
+        "seconds": round(time.monotonic() - began),
+        "test_loss": loss,
+        "test_loss_undisturbed": [min(losses), max(losses)],
+        "distance": float(np.linalg.norm(vector(result.model) - centre)),
+        "distance_undisturbed": max(float(np.linalg.norm(model - centre)) for model in models),
+    }
+    print(json.dumps(summary, indent=1))
+    (HERE.parent / "docs/performance/long_federation.json").write_text(json.dumps(summary, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
