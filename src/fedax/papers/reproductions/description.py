@@ -61,8 +61,8 @@ class Quantity(DescriptionTable):
     """A number that a method comes to: a column of its history at the last round, unless more is said.
 
     part: of which part; without one, all parts together (folds, for one).
-    model: "shared", "localised" or "personal": the mean over clients of that model's metric; "own": the personal
-        model where there is one, else the shared.
+    model: "shared", "localised" or "personal": the mean over clients of that model's metric; "before": of the personal
+        model before the server averages; "own": the personal model where there is one, else the shared.
     group: "all" the clients that training drew from, or those "unseen".
     reaches: the first evaluated round from 1 on at which the metric is this, infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
@@ -76,7 +76,7 @@ class Quantity(DescriptionTable):
     method: str
     part: str | None = None
     metric: str = "test_accuracy"
-    model: Literal["shared", "localised", "personal", "own"] | None = None
+    model: Literal["shared", "localised", "before", "personal", "own"] | None = None
     group: Literal["all", "unseen"] = "all"
     reaches: float | None = None
     quickest: bool = False
@@ -92,8 +92,10 @@ class Quantity(DescriptionTable):
     @property
     def words(self) -> str:
         """What is measured, without whose it is."""
-        owner = {None: "", "own": ""}.get(self.model, f"{self.model} ")
+        owner = {None: "", "own": "", "before": "personal "}.get(self.model, f"{self.model} ")
         words = f"{owner}{self.metric.replace('_', ' ')}"
+        if self.model == "before":
+            words += ", before averaging"
         if self.reaches is not None:
             words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
         if self.over is not None:

@@ -77,7 +77,7 @@ class Axis:
             if first < last:
                 return [10.0**e for e in range(first, last + 1, max(1, (last - first) // 3 + 1))]
             return [self.low, self.high]
-        rough = (self.high - self.low) / 4
+        rough = (self.high - self.low) / 6
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next(s * unit for s in (1, 2, 5, 10) if s * unit >= rough)
         return [round(step * n, 12) for n in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
