@@ -74,8 +74,8 @@ def advise(
     for method, one in zip(own, tried, strict=True):
         if method is not None and one is not None:
             print(f"{type(method).__name__}: {one.why}")
-    if any(tried):
-        print("The short run looks at training rows alone; a fifth of the rounds favours large rates.")
+    if (one := next(filter(None, tried), None)) is not None:
+        print(f"These runs look at training rows alone; {one.rounds} rounds favour large rates.")
     if apply:
         _write(experiment, target, own, tried, work, constants)
 
