@@ -68,7 +68,7 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0, 1 a run failed, 2 bad input, 130 interrupted.
 
     >>> invoke(["--version"])
-    fedax 0.1.0
+    fedax 0.2.0
     0
     """
     command = typer.main.get_command(app)
