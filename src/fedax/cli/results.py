@@ -155,6 +155,11 @@ def show_best(console: Console, swept: Swept) -> None:
         cells += [_spread(key, [row[key] for row in best.rows]) if key in best.rows[0] else "–" for key in extra]
         lines.append((best.label, *cells, f"{best.diverged} of {best.settings}"))
     console.print(table("Best settings", ("Method", *numbers), lines, right=numbers, caption=caption))
+    for best in found:
+        if best.edge:
+            values = " and ".join(f"{name} {(best.setting or {})[name]:g}" for name in best.edge)
+            sentence = f"{best.label}: {values} is at the edge of what was tried; values beyond it may be better."
+            console.print(sentence, style="yellow", markup=False, highlight=False)
 
 
 def _spread(key: str, values: Sequence[float]) -> str:
