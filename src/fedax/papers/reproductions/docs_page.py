@@ -62,9 +62,10 @@ def pictures() -> dict[str, str]:
 
 
 def outcome(one: Reproduction, scale: Scale) -> Verdict | None:
-    """The verdict at a scale; None where it was not run."""
+    """The verdict at a scale; None where nothing that counts was run."""
     found = saved(one.id, scale)
-    return None if found is None else judge(one, scale, found.measured).verdict
+    kind = None if found is None else judge(one, scale, found.measured).verdict
+    return None if kind == "not measured" else kind
 
 
 def summary(reproduction: Reproduction, scale: Scale) -> str:
