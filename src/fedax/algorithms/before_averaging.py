@@ -11,7 +11,6 @@ For APFL this is alpha v_i + (1 - alpha) w_i with the client's own w_i, where it
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from fedax.algorithms.base import Context, Oracle, algorithm, integer, method
@@ -37,14 +36,14 @@ class BeforeAveraging(OfBase):
     reference = "the rounds of Deng, Kamani and Mahdavi 2020"
 
     def personal(self, server: Any, client: Any, oracle: Oracle) -> Vector:
-        base, ctx = self.base, Context(steps=self.steps)
+        base = self.base
         message = base.broadcast(server)
 
         def step(n: Any, local: Any) -> Any:
-            return base.step(local, oracle.fresh(n + 1), message, client, dataclasses.replace(ctx, step=n))
+            return base.step(local, oracle.fresh(n + 1), message, client, Context(step=n, steps=self.steps))
 
-        local = repeat(self.steps, step, base.begin(message, client, ctx))
-        last = dataclasses.replace(ctx, step=self.steps)
+        start, last = (Context(step=k, steps=self.steps) for k in (0, self.steps))
+        local = repeat(self.steps, step, base.begin(message, client, start))
         upload, new = base.finish(local, oracle.fresh(self.steps), message, client, last)
-        x: Vector = base.personal(base.update(server, upload, ctx), new, oracle)
+        x: Vector = base.personal(base.update(server, upload, start), new, oracle)
         return x
