@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fedax.models.torch.exporting import INPUT, export  # noqa: E402
+from fedax.models.torch.exporting import export  # noqa: E402
+from fedax.models.torch.graph import INPUT  # noqa: E402
 from fedax.models.torch.weights import first_names  # noqa: E402
 
 ROWS = 4
