@@ -105,7 +105,7 @@ def check(cases, *, train=False, open_rows=True, twice=True, tolerance=1e-6):
     with jax.enable_x64(True):
         graph = export(net, x, train)
         assert (graph.batch is not None) == open_rows
-        assert not graph.draws
+        assert graph.drawing is None
         rng = np.random.default_rng(1)
         tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
         first = {name: t.detach().numpy() for name, t in tensors.items()} | {INPUT + n: a for n, a in x.items()}
