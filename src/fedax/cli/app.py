@@ -81,6 +81,9 @@ def invoke(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (Exception, SystemExit) as error:
+        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # who read the screen has seen enough, as `| head` does
+            return leave(FAILED)
         if "--debug" in arguments:
             traceback.print_exc()
         return leave(fail(*_explain(error)))

@@ -14,6 +14,19 @@ from fedax.report.summary import Group
 from fedax.runs.files import COEFFICIENTS
 from fedax.runs.reading import RecordedRun
 
+HINTS = {
+    "classes": "AUC: how often a row of the class that is looked for gets a higher probability than one of the other; "
+    "0.5 is guessing, 1 is perfect. Average precision: how many of the rows that are ranked highest are of that class, "
+    "averaged over all that are; guessing has the class's share of the rows. Of more than two classes both are "
+    "means over the classes, each against the rest. Calibration: on the dashed line, of rows with a predicted "
+    "probability of 30 % three in ten are of the class.",
+    "numbers": "RMSE: the root of the mean squared residual. MAE: the mean of residuals without their sign. R²: the "
+    "share of the variance that is explained; always predicting the mean has 0. Residual: measured less predicted.",
+}
+WEIGHTED = (
+    "Training rows were weighted ({weights}), so probabilities are those of rows with these weights: they rank rows, "
+    "but they are not the shares to be expected, and the calibration curve may be far from its line."
+)
 SHOWN = 40  # coefficients
 CLASSES = 12  # of a confusion matrix
 WHOSE = {"shared": "shared model", "personal": "personal models"}
@@ -22,18 +35,24 @@ WHOSE = {"shared": "shared model", "personal": "personal models"}
 def quality_section(groups: Sequence[Group]) -> str:
     """Ranking, calibration and confusion of each method's models, or residuals; nothing where no run is on a table."""
     parts = ""
+    kinds: dict[str, None] = {}
+    weights: dict[str, None] = {}
     for place, group in enumerate(groups):
         found = assessment(group.runs[0]).get("quality")
         if isinstance(found, dict):
             try:
                 parts += _method(place, group, found)
+                kinds["numbers" if found["labels"] is None else "classes"] = None
+                asked = group.runs[0].get("data", "weights")
+                weights |= {str(asked): None} if asked and found["labels"] is not None else {}
             except (KeyError, TypeError, ValueError, IndexError):
                 parts += f"<p>{escape(group.label)}: its assessment cannot be read.</p>"
     if not parts:
         return ""
-    return (
-        f'<section aria-labelledby="quality-title"><h2 id="quality-title">How good the models are</h2>{parts}</section>'
-    )
+    said = [WEIGHTED.format(weights=escape(", ".join(weights)))] if weights else []
+    hint = "".join(f'<p class="hint">{words}</p>' for words in (*said, *(HINTS[kind] for kind in kinds)))
+    title = '<h2 id="quality-title">How good the models are</h2>'
+    return f'<section aria-labelledby="quality-title">{title}{parts}{hint}</section>'
 
 
 def learnt_section(groups: Sequence[Group]) -> str:
@@ -74,14 +93,17 @@ def _classes(one: dict[str, Any], labels: Sequence[Any]) -> str:
     clients = len(one["auc_by_client"])
     if known and clients > 1:
         low, mean = min(known), sum(known) / len(known)
-        said.append(f"AUC client by client: mean {mean:.4f}, least {low:.4f}, over {len(known)} of {clients} clients")
+        said.append(f"AUC client by client: mean {mean:.4f}, lowest {low:.4f}, over {len(known)} of {clients} clients")
         if len(known) < clients:
-            said.append("the others have rows of one class alone")
+            said.append(f"the other {clients - len(known)} have rows of one class alone")
     elif clients > 1:
         said.append("no client has rows of both classes, so there is no AUC client by client")
     points = [(float(p), float(share)) for _, p, share in one["calibration"]]
-    picture = calibration(points, "Calibration: how often what is predicted with a probability is so")
-    figure = f"<figure><figcaption>Calibration, a tenth of the rows a mark</figcaption>{picture}</figure>"
+    share = f"share of {labels[1]}" if len(labels) == 2 else "share that is predicted rightly"
+    picture = calibration(points, f"Calibration: {share} against the predicted probability", share)
+    looked_for = f"of {labels[1]}" if len(labels) == 2 else "of the predicted class"
+    caption = f"Calibration: probability {looked_for}; each mark is a tenth of the rows"
+    figure = f"<figure><figcaption>{escape(caption)}</figcaption>{picture}</figure>"
     return f'{"; ".join(said)}.</p><div class="pair">{figure}{_confusion(one["confusion"], labels)}</div>'
 
 
@@ -93,13 +115,13 @@ def _confusion(table: Sequence[Sequence[int]], labels: Sequence[Any]) -> str:
     for label, row in zip(labels, table, strict=True):
         body += f'<tr><th scope="row">{escape(str(label))}</th>{"".join(f"<td>{n:,}</td>" for n in row)}</tr>'
     return (
-        "<figure><figcaption>Rows by true class (down) and predicted class (across)</figcaption>"
+        "<figure><figcaption>Confusion matrix: rows by true class (down) and most probable class (across)</figcaption>"
         f'<table class="confusion"><thead><tr><td></td>{heads}</tr></thead><tbody>{body}</tbody></table></figure>'
     )
 
 
 def _numbers(one: dict[str, Any]) -> str:
-    r2 = "" if one["r2"] is None else f", R2 {one['r2']:.4f}"
+    r2 = "" if one["r2"] is None else f", R² {one['r2']:.4f}"
     low, high = one["quantiles"][0], one["quantiles"][-1]
     said = (
         f"RMSE {one['rmse']:.4g}, MAE {one['mae']:.4g}{r2}; nine in ten residuals are between {low:.3g} and {high:.3g}"
