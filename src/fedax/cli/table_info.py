@@ -46,7 +46,7 @@ def show_table_file(path: str) -> None:
     for sentence in problems:
         print(f"- {sentence}")
     print("The label and the client column are among these: an experiment file names them, as `label` and `client`")
-    print(f"in its [data] table, with name = {kind!r} and path = {path!r}.")
+    print(f'in its [data] table, with name = "{kind}" and path = "{path}".')
 
 
 def _missing(column: Column) -> str:

@@ -28,7 +28,8 @@ WEIGHTED = (
     "but they are not the shares to be expected, and the calibration curve may be far from its line."
 )
 SHOWN = 40  # coefficients
-CLASSES = 12  # of a confusion matrix
+CLASSES = 12  # of a confusion matrix, and with coefficients
+CLIENTS = 13  # with coefficients of their own, where there is no shared model
 WHOSE = {"shared": "shared model", "personal": "personal models"}
 
 
@@ -141,9 +142,35 @@ def _coefficients(run: RecordedRun) -> list[dict[str, str]]:
 
 def _learnt(label: str, rows: list[dict[str, str]]) -> str:
     try:
-        return _one_output(label, rows) if "coefficient" in rows[0] else _other(rows)
+        if "coefficient" in rows[0]:
+            return _one_output(label, rows)
+        classes = [name.removeprefix("coefficient_") for name in rows[0] if name.startswith("coefficient_")]
+        if not classes:
+            return _alone(rows)
+        shown = ""
+        for i, name in enumerate(classes[:CLASSES]):
+            inside = _one_output(f"{label}, {name}", _of_class(rows, name, classes))
+            shown += f"<details{'' if i else ' open'}><summary>{escape(name)}</summary>{inside}</details>"
+        more = len(classes) - CLASSES
+        return shown + (f"<p>{more} more classes are in {COEFFICIENTS}.</p>" if more > 0 else "")
     except (KeyError, ValueError):
         return "<p>The coefficients cannot be read.</p>"
+
+
+def _of_class(rows: list[dict[str, str]], name: str, classes: Sequence[str]) -> list[dict[str, str]]:
+    """One class's coefficients under the names that a single output's have.
+
+    >>> row = {"feature": "age", "coefficient_b": "1", "standardised_b": "2", "zero_b": "False", "Oslo b": "3"}
+    >>> _of_class([row | {"Oslo a": "4"}], "b", ["a", "b"])
+    [{'feature': 'age', 'coefficient': '1', 'standardised': '2', 'zero': 'False', 'Oslo': '3'}]
+    """
+    kept = {"feature": "feature", **{f"{kind}_{name}": kind for kind in ("coefficient", "standardised", "zero")}}
+    others = {f"{kind}_{one}" for kind in ("coefficient", "standardised", "zero") for one in classes}
+    for column in rows[0]:
+        ending = [one for one in classes if column.endswith(f" {one}")]
+        if column not in others and ending and max(ending, key=len) == name:
+            kept[column] = column.removesuffix(f" {name}")
+    return [{new: row[old] for old, new in kept.items()} for row in rows]
 
 
 def _one_output(label: str, rows: list[dict[str, str]]) -> str:
@@ -181,13 +208,16 @@ def _marks(row: dict[str, str], clients: Sequence[str]) -> list[float]:
     return [float(row[name]) * scale for name in clients]
 
 
-def _other(rows: list[dict[str, str]]) -> str:
-    """Coefficients of several classes, or of clients alone: as they are in the file."""
-    names = [name for name in rows[0] if not name.startswith(("standardised", "zero"))][:14]
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+def _alone(rows: list[dict[str, str]]) -> str:
+    """Coefficients of clients that have no shared model: a column for each of the first ones."""
+    names = list(rows[0])
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names[: CLIENTS + 1])
     body = ""
     for row in rows[: SHOWN + 1]:
-        cells = "".join(f"<td>{float(row[name]):.4g}</td>" for name in names[1:])
+        cells = "".join(f"<td>{float(row[name]):.4g}</td>" for name in names[1 : CLIENTS + 1])
         body += f'<tr><th scope="row">{escape(row["feature"])}</th>{cells}</tr>'
     table = f'<table class="learnt"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    hidden = [(len(rows) - 1 - SHOWN, "features"), (len(names) - 1 - CLIENTS, "clients")]
+    left = " and ".join(f"{count:,} more {what}" for count, what in hidden if count > 0)
+    said = f"<p>{left} are in {COEFFICIENTS}.</p>" if left else ""
+    return f'<p>Each client\'s own coefficients.</p><div class="scroll">{table}</div>{said}'
