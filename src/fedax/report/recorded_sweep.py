@@ -99,7 +99,8 @@ def _histories(path: Path) -> list[dict[str, Any]]:
 
 
 def _accuracies(columns: Collection[str]) -> list[str]:
-    """The metrics of the shared model on held-out rows of which more is better, AUC and accuracy first; then F1 of the support.
+    """The metrics of the shared model on held-out rows of which more is better, AUC and accuracy first; then F1 of the
+    support.
 
     >>> _accuracies(["round", "f1", "train_accuracy", "test_loss", "test_auc", "test_accuracy", "test_accuracy_std"])
     ['test_auc', 'test_accuracy', 'f1']
