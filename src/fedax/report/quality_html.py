@@ -96,7 +96,7 @@ def _classes(one: dict[str, Any], labels: Sequence[Any]) -> str:
         low, mean = min(known), sum(known) / len(known)
         said.append(f"AUC client by client: mean {mean:.4f}, lowest {low:.4f}, over {len(known)} of {clients} clients")
         if len(known) < clients:
-            said.append(f"the other {clients - len(known)} have rows of one class alone")
+            said.append("the others have rows of one class alone")
     elif clients > 1:
         said.append("no client has rows of both classes, so there is no AUC client by client")
     points = [(float(p), float(share)) for _, p, share in one["calibration"]]
