@@ -134,7 +134,7 @@ def _grid(ground: Ground, entry: Entry, methods: Sequence[Any], say: Callable[[f
     """Every setting's validation score at the end of each budget, all side by side where the model is small."""
     ends, column = entry["rounds"], ground.task.column("validation")
     most = max(ends.values())
-    how = {"eval_on": ["validation"], "eval_every": math.gcd(*ends.values()), "seed": TUNING_SEED}
+    how: dict[str, Any] = {"eval_on": ["validation"], "eval_every": math.gcd(*ends.values()), "seed": TUNING_SEED}
     settings = Settings(ground.problem, ground.federation, methods, rounds=most, **ground.task.how(), **how)
     found: list[dict[int, Any]] = []
     for block in settings.blocks:
@@ -149,7 +149,7 @@ def _grid(ground: Ground, entry: Entry, methods: Sequence[Any], say: Callable[[f
 def _reported(ground: Ground, entry: Entry, method: Any, seed: int, rounds: int) -> dict[str, Any]:
     """One run with test rows: scores after every part; shorter where it diverged."""
     every, task = ground.task.rounds // PARTS, ground.task
-    how = {"eval_on": ["validation", "test"], "eval_every": every, "seed": seed}
+    how: dict[str, Any] = {"eval_on": ["validation", "test"], "eval_every": every, "seed": seed}
     whole = max(entry["rounds"].values())  # one program for all runs of the method
     settings = Settings(
         ground.problem, ground.federation, [method], rounds=min(rounds, whole), mode="sequence", **task.how(), **how
