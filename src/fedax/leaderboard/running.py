@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress, Run
@@ -14,6 +16,7 @@ from fedax.leaderboard.rules import TRIALS
 from fedax.leaderboard.saving import Saved, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.tasks import Task
+from fedax.outside import is_outside
 from fedax.runs.lock import locked
 
 UNITS = 1000  # of a progress bar, for each method on each task
@@ -35,6 +38,8 @@ def run(
     """
     began = time.monotonic()
     left = [words for task in tasks if (words := task.missing()) is not None]
+    if methods is not None and not any(_of_track(task, methods) for task in tasks):
+        raise FedaxError(f"none of the tasks' tracks has {', '.join(methods)}")
     here = [task for task in tasks if task.missing() is None]
     if not here:
         raise FedaxError("; ".join(left))
@@ -51,11 +56,12 @@ def run(
         pending = [
             (task, name)
             for task in here
-            for name in (methods or task.methods)
+            for name in (task.methods if methods is None else _of_track(task, methods))
             if not _done(task, saved[task.name], label(name), seeds)
         ]
         runs = {
-            (task.name, name): Run(f"{task.name}, {label(name)}", 0, Path(), rounds=UNITS) for task, name in pending
+            (task.name, name): Run(label(name), 0, Path(), rounds=UNITS, title=f"{task.name}, {label(name)}")
+            for task, name in pending
         }
         if runs:
             progress.begin(list(runs.values()), UNITS)
@@ -69,7 +75,8 @@ def run(
             message = one(ground, name, seeds, saved[task.name], progress, pause)
             if message:
                 progress.say(f"{task.name}: {label(name)} left out: {message}")
-            progress.end(_ended(started, message))
+            ended: Any = "failed" if message else "finished"
+            progress.end(dataclasses.replace(started, status=ended, round=UNITS))
     return left
 
 
@@ -84,8 +91,8 @@ def one(
         saved.save()
         pause()
 
+    candidate = named(task, name)
     try:
-        candidate = named(task, name)
         ground.rounds(candidate)
     except FedaxError as error:
         saved.left_out[key] = str(error)
@@ -103,6 +110,13 @@ def label(name: str) -> str:
     'Mine'
     """
     return name.rpartition(":")[2] or name
+
+
+def _of_track(task: Task, methods: Sequence[str]) -> list[str]:
+    """Those of the named methods that a task's board has a place for: its track's, and one's own."""
+    for name in methods:
+        named(task, name)  # raises where there is no such method
+    return [name for name in methods if name in task.methods or is_outside(name)]
 
 
 def _current(saved: Saved) -> Saved:
@@ -129,7 +143,3 @@ def _done(task: Task, saved: Saved, key: str, seeds: Sequence[int]) -> bool:
         for number, rounds in needed.items()
         for seed in seeds
     )
-
-
-def _ended(run: Run, message: str) -> Run:
-    return Run(run.label, 0, Path(), "failed" if message else "finished", UNITS, message, {}, UNITS)

@@ -61,14 +61,16 @@ def add(target: str, tasks: Sequence[Task], suite: str, folder: Path, progress: 
             continue
         results[task.name] = {"hash": task.hash, "entry": mine.entries[key]}
         known.entries = {**known.entries, **{k: e for k, e in mine.entries.items() if k not in known.entries}}
-        if known.entries.keys() - {key}:
+        known.left_out = {**mine.left_out, **known.left_out}
+        if complete(known):
             copy.append(known)
         else:
-            progress.say(f"{task.name}: no other method's results are saved, so there is no place to be had on it")
+            have = len(known.entries.keys() - {key})
+            progress.say(f"{task.name}: {have} of {len(task.methods)} methods have results, so there is no place yet")
     path = folder / f"submission-{key}.json"
     about = {"method": target, "versions": versions(), "seeds": list(SEEDS[suite]), "tuning_seed": TUNING_SEED}
     write_json(path, {**about, "tasks": results})
-    return [saved for saved in copy if complete(saved)], path
+    return copy, path
 
 
 def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Iterator[tuple[str, bool, str]]:
@@ -81,7 +83,8 @@ def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Itera
         raise FedaxError(f"{path} is not there")
     try:
         target, seeds = str(asked["method"]), [int(seed) for seed in asked["seeds"]]
-        found = {load(str(name)): about for name, about in asked["tasks"].items()}
+        given = {task.name: task for task in map(load, tasks or ())}
+        found = {given.get(name) or load(str(name)): about for name, about in asked["tasks"].items()}
         entries = {task: checked(task, about["entry"]) for task, about in found.items()}
         hashes = {task: str(about["hash"]) for task, about in found.items()}
         was = dict(asked["versions"])
@@ -89,9 +92,8 @@ def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Itera
         raise FedaxError(f"{path} is not a submission: {type(error).__name__}: {error}") from None
     if not entries:
         raise FedaxError(f"{path} has no task")
-    for name in tasks or ():
-        if name not in {task.name for task in entries}:
-            raise FedaxError(f"{path} has no task {name!r}: it has {', '.join(task.name for task in entries)}")
+    for name in given.keys() - {task.name for task in entries}:
+        raise FedaxError(f"{path} has no task {name!r}: it has {', '.join(task.name for task in entries)}")
     changed = {k: v for k, v in versions().items() if was.get(k) != v}
     yield (
         "versions",
@@ -107,7 +109,7 @@ def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Itera
         complete_runs = common_seeds(task, {"": entry}) == seeds if entry["grid"] else False
         yield f"{task.name}, runs", complete_runs, "every seed" if complete_runs else "some seeds are missing"
     cheap = sorted(entries, key=lambda task: float(entries[task]["seconds"]))
-    for task in [t for t in cheap if t.name in tasks] if tasks else cheap[:RERUN]:
+    for task in [t for t in cheap if t.name in given] if given else cheap[:RERUN]:
         progress.say(f"running {task.name} again, seed {seeds[0]}")
         yield _again(task, named(task, target), entries[task], seeds[0])
 
