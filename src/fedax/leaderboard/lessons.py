@@ -8,28 +8,37 @@ from fedax.leaderboard.rules import BUDGETS, YARDSTICK
 from fedax.leaderboard.standing import Board, Table
 
 #: The methods of the five documents that Fedax was built from, whose results come first, whatever they are.
-OURS = ("FedAc", "FedDualAvg", "FedDualAvg-OSP", "APFL", "APFL-adaptive", "FedDeper", "FedSpeed", "pFedFBE")
+OURS = ("FedAc", "FedDualAvg", "FedDualAvg-OSP", "APFL", "APFL-adaptive", "FedDeper", "FedSpeed", "PFedFBE")
 Tables = Sequence[Table]
 
 
 def ours(boards: Sequence[Board]) -> Iterator[str]:
-    """For each method of our documents its mean rank and how it stands against the yardstick, worst first."""
-    found = [
-        (board.mean_ranks[label] / len(board.mean_ranks), f"- **{label}** {_standing(board, label)}")
-        for board in boards
-        for label in OURS
-        if label in board.mean_ranks
-    ]
-    yield from (sentence for _, sentence in sorted(found, reverse=True))
+    """A table of our documents' methods, worst place first: their places, and how they stand against the yardstick."""
+    counts = "ahead, tied, behind"
+    yield f"| method | track | against | equal gradients: place | {counts} | equal floats: place | {counts} |"
+    yield "|---|---|---|---|---|---|---|"
+    by = {(board.track, board.budget): board for board in boards}
+    rows = []
+    for track in dict.fromkeys(board.track for board in boards):
+        both = [by[track, budget] for budget in BUDGETS if (track, budget) in by]
+        for label in OURS:
+            if all(label in board.mean_ranks for board in both):
+                cells = [cell for board in both for cell in _standing(board, label)]
+                worst = max(board.mean_ranks[label] / len(board.mean_ranks) for board in both)
+                rows.append((worst, f"| **{label}** | {track} | {named(YARDSTICK[track])} | {' | '.join(cells)} |"))
+    yield from (row for _, row in sorted(rows, reverse=True))
 
 
-def _standing(board: Board, label: str) -> str:
-    yardstick, count = YARDSTICK[board.track], len(board.mean_ranks)
-    place = 1 + sum(rank < board.mean_ranks[label] for rank in board.mean_ranks.values())
-    best = next(iter(board.mean_ranks))
-    noise = "" if board.apart(best, label) or label == best else f", within noise of the first, {best}"
-    head = f"at equal {board.budget}: place {place} of {count} ({board.track}, mean rank {board.mean_ranks[label]:.1f}"
-    return f"{head}{noise}); against {named(yardstick)} {counted(board.tables, label, yardstick)}."
+def _standing(board: Board, label: str) -> tuple[str, str]:
+    """A method's place by mean rank, and its verdicts against the yardstick over the tasks."""
+    ranks, yardstick = board.mean_ranks, YARDSTICK[board.track]
+    place = 1 + sum(rank < ranks[label] for rank in ranks.values())
+    tied = "=" if not board.apart(next(iter(ranks)), label) else ""
+    if yardstick not in ranks:
+        return f"{place}{tied} of {len(ranks)}", "–"
+    verdicts = [table.pair(label, yardstick)[0] for table in board.tables]
+    counts = [str(verdicts.count(kind)) for kind in ("ahead", "tied", "behind")]
+    return f"{place}{tied} of {len(ranks)}", ", ".join(counts)
 
 
 def counted(tables: Tables, first: str, second: str) -> str:

@@ -23,6 +23,11 @@ Which method is best, at equal cost and with equal tuning? Written by `fedax lea
 `fedax leaderboard run --suite quick` makes them again, and `fedax leaderboard add mymodule:MyMethod` places a method of
 your own. Differences within noise, as the rules define it, are shown as ties.
 """
+OURS = """\
+The methods of the documents that Fedax was built from, the worst place first. A place is by mean rank; = marks those
+within noise of the first. Beside it: on how many tasks the method is ahead of FedAvg, or of training alone, tied with
+it, and behind it.
+"""
 
 
 def all_boards(results: Sequence[Saved]) -> list[Board]:
@@ -36,7 +41,7 @@ def page(results: Sequence[Saved], pictures: Mapping[str, str], folder: str) -> 
     boards = all_boards(results)
     lines = [HEAD, *_coverage(results), "", "## What we learn", ""]
     if boards:
-        lines += ["The methods of the documents that Fedax was built from, the worst place first:", "", *ours(boards)]
+        lines += [OURS, *ours(boards)]
     for question, answers in lessons(boards):
         lines += ["", f"**{question}**", "", *(f"- {answer}" for answer in answers)]
     lines += ["", "## The rules", "", "They were written down before any run.", "", RULES]
