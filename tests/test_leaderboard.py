@@ -175,7 +175,7 @@ def fake(task, means, seeds=5, **more):
         runs = {
             str(s): {
                 "rounds": task.rounds,
-                "seconds": 1.0,
+                "cpu_seconds": 1.0,
                 "test": np.linspace(0.1, mean + noise[(s + number) % seeds], PARTS + 1).tolist(),
                 "worst": [mean / 2] * (PARTS + 1),
             }
@@ -184,7 +184,7 @@ def fake(task, means, seeds=5, **more):
         saved.entries[label] = {
             **{"method": label, "source": "", "spans": {}, "settings": [{"lr": float(i)} for i in range(TRIALS)]},
             **{"rounds": dict.fromkeys(BUDGETS, task.rounds), "price": {"gradients": 1.0, "floats": 1.0, "kept": 0.0}},
-            **{"grid": dict.fromkeys(BUDGETS, grid), "runs": {"0": runs}, "seconds": 2.0},
+            **{"grid": dict.fromkeys(BUDGETS, grid), "runs": {"0": runs}, "cpu_seconds": 2.0},
         }
     return saved
 

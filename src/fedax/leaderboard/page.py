@@ -144,7 +144,7 @@ def _task(gradients: Table, floats: Table) -> Iterator[str]:
         )
 
 
-_MORE = ("worst tenth", "floats to target", "time to target", "settings near the best", "diverged")
+_MORE = ("worst tenth", "floats to target", "CPU time to target", "settings near the best", "diverged")
 
 
 def _score(table: Table, label: str) -> str:
@@ -167,23 +167,29 @@ def _big(value: float) -> str:
 
 def _costs(results: Sequence[Saved]) -> Iterator[str]:
     """What the runs took, and what the rest is estimated to take."""
-    known = {s.task.name: sum(e["seconds"] for e in s.entries.values()) for s in results if complete(s)}
-    begun = {
-        s.task.name: sum(e["seconds"] for e in s.entries.values()) / len(s.entries) * len(s.task.methods)
-        for s in results
-        if s.entries and not complete(s)
-    }
+    known = {s.task.name: _minutes(s) for s in results if complete(s)}
+    begun = {s.task.name: _minutes(s) for s in results if s.entries and not complete(s)}
     yield "## What it takes"
     yield ""
-    yield (
-        f"The tasks that were run took {sum(known.values()) / 60:.0f} minutes "
-        f"({', '.join(f'{name} {seconds / 60:.1f}' for name, seconds in known.items())})."
-    )
+    yield "CPU time of all cores together, in minutes; two free cores take between half of it and all of it."
+    yield ""
+    yield f"- Run, {_sum(known)}."
     if begun:
-        yield (
-            "Those that were begun take, by the mean over the methods that were run times the number of methods, "
-            f"{sum(begun.values()) / 60:.0f} minutes ({', '.join(f'{k} {v / 60:.1f}' for k, v in begun.items())})."
-        )
+        yield (f"- Begun, {_sum(begun)}: the mean of the methods that were run, times the number of methods.")
+    rest = [s.task.name for s in results if not s.entries]
+    if rest:
+        yield f"- No estimate for {', '.join(rest)}."
+
+
+def _minutes(saved: Saved) -> float:
+    """What a task took, or would take with all of its methods, by the mean of those that were run."""
+    each = [entry["cpu_seconds"] for entry in saved.entries.values()]
+    count = len(saved.task.methods) - len(saved.left_out)
+    return sum(each) / len(each) * (len(each) if complete(saved) else count) / 60
+
+
+def _sum(minutes: Mapping[str, float]) -> str:
+    return f"{sum(minutes.values()):.0f} ({', '.join(f'{name} {value:.1f}' for name, value in minutes.items())})"
 
 
 def _row(*cells: Sequence[str]) -> Iterator[str]:

@@ -73,13 +73,13 @@ def play(
 
     say: told which part of the whole is done, from 0 to 1.
     """
-    began = time.perf_counter()
+    began = time.process_time()
     if entry is None:
         entry = _empty(ground, one)
-    spent = entry["seconds"]
+    spent = entry["cpu_seconds"]
 
     def done(share: float) -> None:
-        entry["seconds"] = round(spent + time.perf_counter() - began, 2)
+        entry["cpu_seconds"] = round(spent + time.process_time() - began, 2)
         keep(entry)
         say(share)
 
@@ -110,7 +110,7 @@ def _empty(ground: Ground, one: Candidate) -> Entry:
         "price": costs,
         "grid": {},
         "runs": {},
-        "seconds": 0.0,
+        "cpu_seconds": 0.0,
     }
 
 
@@ -155,13 +155,13 @@ def _reported(ground: Ground, entry: Entry, method: Any, seed: int, rounds: int)
         ground.problem, ground.federation, [method], rounds=min(rounds, whole), mode="sequence", **task.how(), **how
     )
     found: list[Any] = []
-    began = time.perf_counter()
+    began = time.process_time()
     settings.run(settings.blocks[0], keep=lambda number, result, metrics: found.append(result))
     rows = [row for row in found[0].history if row["round"] % every == 0]
     prefix = "personal_" if task.track == "personal" else ""
     columns = {"test": task.column("test"), "worst": f"{task.column('test')}_worst", "density": f"{prefix}density"}
     curves = {name: [_plain(row.get(key)) for row in rows] for name, key in columns.items() if key in rows[0]}
-    return {"rounds": rounds, "seconds": round(time.perf_counter() - began, 3), **curves}
+    return {"rounds": rounds, "cpu_seconds": round(time.process_time() - began, 3), **curves}
 
 
 def _plain(value: Any) -> float | None:

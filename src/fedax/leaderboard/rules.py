@@ -39,7 +39,8 @@ RULES = f"""\
   less than q sqrt(k (k + 1) / (6 N)) are within noise. Where Friedman's test does not reject, no difference of mean
   ranks counts. Tasks of one track share data, so N tasks say less than N independent ones would.
 - **To a target.** The target is what the yardstick (FedAvg, or training alone in the personal track) scores at its
-  end on the first board, less one point. Time is that of the machine which ran it.
+  end on the first board, less one point. Time is CPU time of all cores together, which a busy machine
+  changes little.
 - **A point** is one of a hundred of an accuracy; of a loss, a hundredth of the way from the first model's loss to the
   yardstick's at its end.
 - **Sensitivity** is the share of a method's {TRIALS} settings that are within one point of its best, on validation

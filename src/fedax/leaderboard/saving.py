@@ -14,7 +14,7 @@ from fedax.leaderboard.rules import BUDGETS, PARTS, TRIALS, TUNING_SEED
 from fedax.leaderboard.tasks import Task
 from fedax.runs.files import versions, write_whole
 
-_ENTRY = ("method", "source", "spans", "settings", "rounds", "price", "grid", "runs", "seconds")
+_ENTRY = ("method", "source", "spans", "settings", "rounds", "price", "grid", "runs", "cpu_seconds")
 
 
 class Saved:

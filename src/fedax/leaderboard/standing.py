@@ -28,7 +28,7 @@ class Outcome:
     curve: list[float]  #: the mean over seeds after each part, from before the first round on
     worst: float  #: the mean over seeds of the worst tenth of clients
     density: float
-    seconds: float  #: of a run
+    seconds: float  #: of the CPU for a run, the median over seeds, because the first one compiles
     floats: float  #: of a run
     diverged: int
     tried: list[float]  #: the validation scores of all settings
@@ -126,7 +126,7 @@ def _outcome(task: Task, label: str, entry: Entry, budget: str, seeds: Sequence[
         curve=test.mean(axis=0).tolist() if runs else [],
         worst=float(curves("worst")[:, -1].mean()) if runs else math.nan,
         density=float(curves("density")[:, -1].mean()) if runs else math.nan,
-        seconds=float(np.mean([run["seconds"] * rounds / run["rounds"] for run in runs])) if runs else math.nan,
+        seconds=float(np.median([run["cpu_seconds"] * rounds / run["rounds"] for run in runs])) if runs else math.nan,
         floats=entry["price"]["floats"] * rounds,
         diverged=int(np.isnan(tried).sum() + np.isnan(test[:, -1]).sum()),
         tried=tried,

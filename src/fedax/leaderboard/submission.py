@@ -108,7 +108,7 @@ def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Itera
         yield f"{task.name}, settings", entry["settings"] == one.draw(TRIALS), f"{len(entry['settings'])} settings"
         complete_runs = common_seeds(task, {"": entry}) == seeds if entry["grid"] else False
         yield f"{task.name}, runs", complete_runs, "every seed" if complete_runs else "some seeds are missing"
-    cheap = sorted(entries, key=lambda task: float(entries[task]["seconds"]))
+    cheap = sorted(entries, key=lambda task: float(entries[task]["cpu_seconds"]))
     for task in [t for t in cheap if t.name in given] if given else cheap[:RERUN]:
         progress.say(f"running {task.name} again, seed {seeds[0]}")
         yield _again(task, named(task, target), entries[task], seeds[0])
