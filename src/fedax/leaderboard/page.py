@@ -183,7 +183,7 @@ def _costs(results: Sequence[Saved]) -> Iterator[str]:
 
 def _minutes(saved: Saved) -> float:
     """What a task took, or would take with all of its methods, by the mean of those that were run."""
-    each = [entry["cpu_seconds"] for entry in saved.entries.values()]
+    each = [float(entry["cpu_seconds"]) for entry in saved.entries.values()]
     count = len(saved.task.methods) - len(saved.left_out)
     return sum(each) / len(each) * (len(each) if complete(saved) else count) / 60
 
