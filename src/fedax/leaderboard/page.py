@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
 
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.lessons import lessons, named, ours
@@ -167,25 +169,32 @@ def _big(value: float) -> str:
 
 def _costs(results: Sequence[Saved]) -> Iterator[str]:
     """What the runs took, and what the rest is estimated to take."""
-    known = {s.task.name: _minutes(s) for s in results if complete(s)}
-    begun = {s.task.name: _minutes(s) for s in results if s.entries and not complete(s)}
+    done, begun = [s for s in results if complete(s)], [s for s in results if s.entries and not complete(s)]
     yield "## What it takes"
     yield ""
     yield "CPU time of all cores together, in minutes; two free cores take between half of it and all of it."
     yield ""
-    yield f"- Run, {_sum(known)}."
+    yield f"- Run, {_sum({s.task.name: sum(_cpu(s)) / 60 for s in done})}."
     if begun:
-        yield (f"- Begun, {_sum(begun)}: the mean of the methods that were run, times the number of methods.")
+        yield (
+            f"- Begun, {_sum({s.task.name: _estimate(s, done) for s in begun})}: estimated by what the methods that were "
+            "run took, times what all methods took against these on the tasks that were run."
+        )
     rest = [s.task.name for s in results if not s.entries]
     if rest:
-        yield f"- No estimate for {', '.join(rest)}."
+        yield f"- Without an estimate: {', '.join(rest)}."
 
 
-def _minutes(saved: Saved) -> float:
-    """What a task took, or would take with all of its methods, by the mean of those that were run."""
-    each = [float(entry["cpu_seconds"]) for entry in saved.entries.values()]
+def _cpu(saved: Saved, labels: Collection[str] | None = None) -> list[float]:
+    """The CPU seconds of each method on a task, or of some of them."""
+    return [float(entry["cpu_seconds"]) for key, entry in saved.entries.items() if labels is None or key in labels]
+
+
+def _estimate(saved: Saved, done: Sequence[Saved]) -> float:
+    """The minutes that a task would take with all of its methods."""
+    ratios = [np.mean(_cpu(s)) / np.mean(some) for s in done if (some := _cpu(s, saved.entries))]
     count = len(saved.task.methods) - len(saved.left_out)
-    return sum(each) / len(each) * (len(each) if complete(saved) else count) / 60
+    return float(np.mean(_cpu(saved)) * (np.mean(ratios) if ratios else 1.0) * count / 60)
 
 
 def _sum(minutes: Mapping[str, float]) -> str:
