@@ -15,7 +15,7 @@ from fedax.leaderboard import playing, running
 from fedax.leaderboard.lessons import lessons, ours
 from fedax.leaderboard.page import all_boards, page
 from fedax.leaderboard.rules import BUDGETS, PARTS, TRIALS
-from fedax.leaderboard.saving import Saved, read
+from fedax.leaderboard.saved_tasks import Saved, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.standing import Table, board, friedman, pair_ranks
 from fedax.leaderboard.tasks import load, made, names

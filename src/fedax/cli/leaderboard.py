@@ -47,7 +47,7 @@ def run(
     from fedax.leaderboard.page import all_boards
     from fedax.leaderboard.rules import SEEDS
     from fedax.leaderboard.running import run as play
-    from fedax.leaderboard.saving import read
+    from fedax.leaderboard.saved_tasks import read
 
     chosen = _tasks(suite, tasks)
     try:
@@ -137,10 +137,10 @@ def page(
     fedax leaderboard page
     fedax leaderboard page --results leaderboard --out leaderboard.md
     """
+    from fedax.leaderboard.diagrams import draw
     from fedax.leaderboard.page import all_boards
     from fedax.leaderboard.page import page as written
-    from fedax.leaderboard.pictures import draw
-    from fedax.leaderboard.saving import read
+    from fedax.leaderboard.saved_tasks import read
     from fedax.runs.files import write_whole
 
     if results is not None and not results.is_dir():

@@ -10,7 +10,7 @@ import numpy as np
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.lessons import lessons, named, ours
 from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS, YARDSTICK
-from fedax.leaderboard.saving import Saved
+from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.standing import Board, Table, board, complete
 from fedax.leaderboard.tasks import Task
 
@@ -177,8 +177,8 @@ def _costs(results: Sequence[Saved]) -> Iterator[str]:
     yield f"- Run, {_sum({s.task.name: sum(_cpu(s)) / 60 for s in done})}."
     if begun:
         yield (
-            f"- Begun, {_sum({s.task.name: _estimate(s, done) for s in begun})}: estimated by what the methods that were "
-            "run took, times what all methods took against these on the tasks that were run."
+            f"- Begun, {_sum({s.task.name: _estimate(s, done) for s in begun})}: estimated by what the methods that "
+            "were run took, times what all methods took against these on the tasks that were run."
         )
     rest = [s.task.name for s in results if not s.entries]
     if rest:

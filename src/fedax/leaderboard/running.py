@@ -13,7 +13,7 @@ from fedax.experiments.events import Progress, Run
 from fedax.experiments.interrupts import Stopped, deferred
 from fedax.leaderboard.playing import Entry, Ground, chosen_settings, named, play
 from fedax.leaderboard.rules import TRIALS
-from fedax.leaderboard.saving import Saved, read
+from fedax.leaderboard.saved_tasks import Saved, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.tasks import Task
 from fedax.outside import is_outside

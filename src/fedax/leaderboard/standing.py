@@ -12,7 +12,7 @@ import numpy as np
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.playing import Entry, chosen
 from fedax.leaderboard.rules import LEVEL, PARTS, SEEDS, YARDSTICK
-from fedax.leaderboard.saving import Saved
+from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.tasks import Task
 from fedax.report.columns import better
 from fedax.selection.ranking import ahead
