@@ -29,14 +29,15 @@ class Ground:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.problem, self.federation = task.build()
-        self._before: Prepared | None = None
+        self._before: dict[bool, Prepared] = {}
 
     def prepared(self, method: Any, *, personal: bool) -> Prepared:
         """A method, prepared; raises where it does not fit."""
         how = {**self.task.how(), "personal": personal}
         config = RunConfig(rounds=self.task.rounds, **how)
-        self._before = Prepared.of(self.problem, self.federation, method, config, self._before)
-        return self._before
+        found = Prepared.of(self.problem, self.federation, method, config, self._before.get(personal))
+        self._before[personal] = found  # the next method shares what does not depend on the method
+        return found
 
     @functools.cached_property
     def yardstick(self) -> dict[str, float]:
