@@ -149,7 +149,7 @@ def test_a_method_whose_code_has_changed_runs_again(played, tmp_path):
     task, entry, _ = played
     saved = Saved(task, tmp_path)
     saved.entries["FedAvg"] = {**entry, "source": "0" * 16}
-    assert not running._current(saved).entries
+    assert not running._current(saved, ()).entries
     assert source_hash(fedax.FedAvg(lr=0.1)) != source_hash(fedax.FedProx(lr=0.1, mu=1.0))
 
 

@@ -52,7 +52,7 @@ def run(
             if minutes is not None and time.monotonic() - began > 60 * minutes:
                 raise Stopped
 
-        saved = {task.name: _current(read(task, folder)) for task in here}
+        saved = {task.name: _current(read(task, folder), methods or ()) for task in here}
         pending = [
             (task, name)
             for task in here
@@ -119,14 +119,14 @@ def _of_track(task: Task, methods: Sequence[str]) -> list[str]:
     return [name for name in methods if name in task.methods or is_outside(name)]
 
 
-def _current(saved: Saved) -> Saved:
-    """What is saved but for methods whose code or ranges have changed since."""
-    for key, entry in list(saved.entries.items()):
-        if key in saved.task.methods:
-            candidate = named(saved.task, key)
-            settings = candidate.draw(TRIALS)
-            if entry["source"] != source_hash(candidate.make(settings[0])) or entry["settings"] != settings:
-                del saved.entries[key]
+def _current(saved: Saved, methods: Sequence[str]) -> Saved:
+    """What is saved but for methods whose code or ranges have changed since; `methods` may name one's own."""
+    known = {label(name): name for name in (*saved.task.methods, *methods)}
+    for key in saved.entries.keys() & known.keys():
+        candidate, entry = named(saved.task, known[key]), saved.entries[key]
+        settings = candidate.draw(TRIALS)
+        if entry["source"] != source_hash(candidate.make(settings[0])) or entry["settings"] != settings:
+            del saved.entries[key]
     return saved
 
 
