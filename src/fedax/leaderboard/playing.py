@@ -12,7 +12,7 @@ from fedax.engine.config import RunConfig
 from fedax.engine.prepare import Prepared
 from fedax.engine.sweeps import Settings
 from fedax.errors import FedaxError
-from fedax.leaderboard.rules import BUDGETS, MOST, PARTS, TRIALS, TUNING_SEED
+from fedax.leaderboard.rules import BUDGETS, MOST, OVER, PARTS, TRIALS, TUNING_SEED
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.tasks import Task
 from fedax.report.columns import better
@@ -51,7 +51,7 @@ class Ground:
         found: dict[str, int] = {}
         for budget in BUDGETS:
             times = self.yardstick[budget] / costs[budget] if costs[budget] else 1.0
-            found[budget] = math.floor(min(times, MOST) * PARTS * (1 + 1e-9)) * unit
+            found[budget] = math.floor(min(times, MOST) * PARTS * (1 + OVER)) * unit
             if not found[budget]:
                 needed = math.ceil(costs[budget] * unit)
                 raise FedaxError(

@@ -12,6 +12,7 @@ Budget = Literal["gradients", "floats"]
 BUDGETS: tuple[Budget, ...] = ("gradients", "floats")
 TRIALS = 9  #: settings of each method
 PARTS = 24  #: a run is evaluated after each of so many equal parts, and its length is a whole number of them
+OVER = 0.01  #: the share by which a budget may be exceeded, so that a few floats do not cost a whole part
 MOST = 2  #: times the rounds of the yardstick that a cheaper method may have
 TUNING_SEED = 1000  #: no seed that is reported
 SEEDS = {"quick": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
@@ -21,7 +22,7 @@ LEVEL = 0.05
 RULES = f"""\
 - **Budget.** A task fixes FedAvg's rounds. On the first board every method may take as many gradients of single rows
   as FedAvg does in these rounds, on the second as many floats sent up and down; it has the rounds that this pays for,
-  rounded down to a {PARTS}th of FedAvg's, at most {MOST} times FedAvg's. A method that sends nothing has FedAvg's
+  rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends nothing has FedAvg's
   rounds on the second board. A method whose budget pays for less than a {PARTS}th is left out, and the page says so.
 - **Tuning.** Every method has {TRIALS} settings, however many numbers it has. They fill the ranges that its own file
   declares (`tune=`), around the task's rate, by a fixed sequence that no result changes. Each runs with one seed that
