@@ -22,8 +22,9 @@ LEVEL = 0.05
 RULES = f"""\
 - **Budget.** A task fixes FedAvg's rounds. On the first board every method may take as many gradients of single rows
   as FedAvg does in these rounds, on the second as many floats sent up and down; it has the rounds that this pays for,
-  rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends nothing has FedAvg's
-  rounds on the second board. A method whose budget pays for less than a {PARTS}th is left out, and the page says so.
+  rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends
+  nothing has FedAvg's rounds on the second board. A method whose budget pays for less than a {PARTS}th is left out,
+  and the page says so.
 - **Tuning.** Every method has {TRIALS} settings, however many numbers it has. They fill the ranges that its own file
   declares (`tune=`), around the task's rate, by a fixed sequence that no result changes. Each runs with one seed that
   is not reported. The setting with the best score on validation rows at the end of the budget is taken, for each
@@ -40,8 +41,7 @@ RULES = f"""\
   less than q sqrt(k (k + 1) / (6 N)) are within noise. Where Friedman's test does not reject, no difference of mean
   ranks counts. Tasks of one track share data, so N tasks say less than N independent ones would.
 - **To a target.** The target is what the yardstick (FedAvg, or training alone in the personal track) scores at its
-  end on the first board, less one point. Time is CPU time of all cores together, which a busy machine
-  changes little.
+  end on the first board, less one point. Time is CPU time of all cores together, which a busy machine changes little.
 - **A point** is one of a hundred of an accuracy; of a loss, a hundredth of the way from the first model's loss to the
   yardstick's at its end.
 - **Sensitivity** is the share of a method's {TRIALS} settings that are within one point of its best, on validation
