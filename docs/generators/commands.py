@@ -15,8 +15,8 @@ def page() -> str:
     from fedax.cli.app import app
 
     head = (
-        "# Commands\n\n`fedax COMMAND --help` shows the same on the screen. Every command takes `--debug`, which shows a "
-        "traceback with an error.\n"
+        "# Commands\n\n`fedax COMMAND --help` shows the same on the screen. Every command takes `--debug`, which shows "
+        "a traceback with an error.\n"
     )
     lines = [head, *_command("fedax", typer.main.get_command(app))]
     return "\n".join(lines) + "\n"
