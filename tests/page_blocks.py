@@ -7,6 +7,7 @@ file, where later blocks find it. What a page says in a comment before a block h
     <!-- in tests: rounds=60 -> rounds=3 -->      fewer rounds, smaller grids; several of them with ;
     <!-- not run: the reason -->                  for the few that cannot: a server that waits, hours of work
     <!-- file: first.toml = experiments/first.toml -->      a file of the repository that the page's commands need
+    <!-- setup: fedax run first.toml -->          a command that runs before the page's blocks
     <!-- needs: torch -->                         a package without which the page is skipped
 """
 
@@ -32,7 +33,7 @@ PAGES = sorted(
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
 )
 FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-MARK = re.compile(r"<!-- (in tests|not run|file|needs): (.+?) -->")
+MARK = re.compile(r"<!-- (in tests|not run|file|needs|setup): (.+?) -->")
 LANGUAGES = {"python", "py", "console", "toml", "nginx", "text"}
 
 
@@ -54,12 +55,13 @@ class Page:
     blocks: list[Block]
     files: dict[str, str]
     needs: list[str]
+    setup: list[str]
 
 
 def read(page: str) -> Page:
     """The blocks of a page, with what tests replace already replaced."""
     text = (ROOT / page).read_text()
-    found = Page([], {}, [])
+    found = Page([], {}, [], [])
     for match in FENCE.finditer(text):
         before = text[: match.start()].rstrip().splitlines()
         block = Block(match[1], match[2] or "", match[3], text[: match.start()].count("\n") + 1)
@@ -77,6 +79,8 @@ def read(page: str) -> Page:
         if mark[1] == "file":
             name, _, source = mark[2].partition(" = ")
             found.files[name] = source
+        elif mark[1] == "setup":
+            found.setup.append(mark[2])
         elif mark[1] == "needs":
             found.needs += mark[2].split(", ")
     return found
@@ -132,10 +136,12 @@ def _read_experiment(text: str) -> None:
     parse(table if "data" in table and "rounds" in table else whole | table)
 
 
-def copied(page: Page, folder: Path) -> None:
-    """The repository's files that a page needs, in its directory."""
+def prepare(page: Page, folder: Path) -> None:
+    """Put the repository's files that a page needs into its directory, and run the commands that come before it."""
     for name, source in page.files.items():
         if (ROOT / source).is_dir():
             shutil.copytree(ROOT / source, folder / name)
         else:
             shutil.copy(ROOT / source, folder / name)
+    for command in page.setup:
+        _run(command, "setup")

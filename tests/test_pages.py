@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from page_blocks import ELSEWHERE, LANGUAGES, PAGES, ROOT, copied, read, run
+from page_blocks import ELSEWHERE, LANGUAGES, PAGES, ROOT, prepare, read, run
 
 WITH_BLOCKS = [page for page in PAGES if page not in ELSEWHERE and read(page).blocks]
 
@@ -19,7 +19,7 @@ def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    copied(found, tmp_path)
+    prepare(found, tmp_path)
     known = set(sys.modules)
     try:
         run(page, found.blocks, tmp_path)
