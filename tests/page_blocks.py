@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,9 @@ def read(page: str) -> Page:
 
 def run(page: str, blocks: list[Block], folder: Path) -> None:
     """Run a page's blocks in a directory, which is the current one."""
-    names: dict[str, Any] = {"__name__": "page"}
+    module = types.ModuleType("page_that_runs")  # classes and functions of a page look for the module that they are of
+    sys.modules[module.__name__] = module
+    names: dict[str, Any] = vars(module)
     for block in blocks:
         if block.title:
             (folder / block.title).write_text(block.text)
@@ -121,8 +124,9 @@ def _run(command: str, where: str) -> None:
         assert invoke(shlex.split(command)[1:]) == 0, f"{where}: {command}"
         return
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    surroundings = os.environ | {"PATH": path}
     done = subprocess.run(
-        ["bash", "-ec", command], capture_output=True, text=True, check=False, env=os.environ | {"PATH": path}, timeout=120
+        ["bash", "-ec", command], capture_output=True, text=True, check=False, env=surroundings, timeout=120
     )
     assert done.returncode == 0, f"{where}: {command}\n{done.stdout}{done.stderr}"
 

@@ -36,7 +36,9 @@ def test_every_block_has_a_language_that_says_what_becomes_of_it():
         assert len(fences) % 2 == 0, page
         languages = [fence.split(" ")[0] for fence in fences[::2]]
         assert set(languages) <= LANGUAGES, (page, languages)
-        assert not re.search(r"\n\n    (?:fedax|\[\w+\]|import) ", text), f"{page} has an indented block, which no test runs"
+        assert not re.search(r"\n\n    (?:fedax|\[\w+\]|import) ", text), (
+            f"{page} has an indented block, which no test runs"
+        )
 
 
 def test_few_blocks_are_not_run_and_each_says_why():
@@ -49,7 +51,9 @@ def test_links_and_images_lead_somewhere(page):
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "", text)
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(#[^)\s]*)?\)", text):
-        if re.match(r"https?:", target) or target.startswith(("reference/", "../reference/")):  # built, as mkdocs checks
+        if re.match(r"https?:", target) or target.startswith(
+            ("reference/", "../reference/")
+        ):  # built, as mkdocs checks
             continue
         file = (ROOT / page).parent / target if target else ROOT / page
         assert file.exists(), f"{page}: {target}"

@@ -426,7 +426,7 @@ def test_federations_from_datasets():
 
 
 def test_the_pages_script():
-    """The lines of docs/models.md beside the PyTorch script are ten of the whole one, which tests/test_pages.py runs."""
+    """The lines of docs/models.md beside the PyTorch script are ten of the whole one, which test_pages.py runs."""
     page = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
     script = page.split("```python\n")[1].split("```")[0]
     beside = page.split("```py\n")[2].split("```")[0].splitlines()
