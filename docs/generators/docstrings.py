@@ -30,12 +30,12 @@ def _paragraph(text: str) -> str:
         return f"**{lines[0].strip()}**\n\n{rest}"
     if all(line.startswith("    ") for line in lines):
         return "\n".join(["```text", *(line[4:] for line in lines), "```"])
-    indented = next((i for i, line in enumerate(lines) if line.startswith("    ")), None)
+    indented = next((i for i, line in enumerate(lines) if i and line.startswith("  ")), None)
     if PARAMETER.match(lines[0]):
         return _parameters(lines)
     if indented is not None and all(line.startswith("  ") for line in lines[indented:]):
         return f"{_paragraph(chr(10).join(lines[:indented]))}\n\n" + "\n".join(
-            ["```text", *(line.removeprefix("    ") for line in lines[indented:]), "```"]
+            ["```text", *(line.removeprefix("  ") for line in lines[indented:]), "```"]
         )
     if lines[0].startswith("- "):
         return "\n".join(map(_plain, lines))
