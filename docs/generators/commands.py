@@ -35,9 +35,10 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def examples(command: Any) -> list[str]:
-    """The command lines that a command's help shows."""
+    """The command lines that a command's help shows; what is said of one becomes a comment."""
     _, _, block = inspect.cleandoc(command.help or "").partition("\b\n")
-    return [re.sub(r"\[/?bold\]", "", line).strip() for line in block.splitlines() if line.strip()]
+    lines = [re.sub(r"\[/?bold\]", "", line).strip() for line in block.splitlines()]
+    return [re.sub(r"(\s{2,})(?!#)(?=\S)", r"\1# ", line, count=1) for line in lines if line.startswith("fedax ")]
 
 
 def _command(name: str, command: Any) -> Iterator[str]:

@@ -39,8 +39,11 @@ def fields(kind: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]:
 
 def meanings(kind: type) -> dict[str, str]:
     """What the docstrings of a class and of its bases say of each field."""
+    from fedax.client.availability import Availability
+
     found: dict[str, str] = {}
-    for one in reversed(inspect.getmro(kind)):
+    also = [Availability] if kind.__name__ == "AvailabilityTable" else []  # the table makes one, field by field
+    for one in [*also, *reversed(inspect.getmro(kind))]:
         if one.__module__.startswith("fedax"):
             last: list[str] = []
             for line in inspect.cleandoc(one.__dict__.get("__doc__") or "").splitlines():
