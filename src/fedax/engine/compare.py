@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedax import notebook, plot
+from fedax import notebook
 from fedax.algorithms.base import Algorithm
 from fedax.engine.api import simulate
 from fedax.engine.result import Result
@@ -44,6 +44,8 @@ class Comparison:
 
     def plot(self, metric: str | None = None, against: str = "round") -> Any:
         """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
         return plot.compare(self, metric=metric, against=against)
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file, save
 
-from fedax import notebook, plot, runtime
+from fedax import notebook, runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState, parted
@@ -205,6 +205,8 @@ class Result:
 
     def plot(self, metric: str | None = None, against: str = "round") -> Any:
         """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
         return plot.compare(self, metric=metric, against=against)
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from fedax import notebook, plot
+from fedax import notebook
 from fedax.algorithms.base import Algorithm
 from fedax.client import shares
 from fedax.data.federation import Federation
@@ -92,6 +92,8 @@ class Sweep(list[Result]):
 
     def plot(self, metric: str | None = None, against: str = "round") -> Any:
         """A plotly figure with a line for each setting, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
         return plot.compare(list(self), metric=metric, against=against)
 
     def _repr_html_(self) -> str:
