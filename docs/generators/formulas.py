@@ -25,7 +25,7 @@ SYMBOLS = {
     "log": r"\log",
     "dom": r"\operatorname{dom}",
     "vbar": r"\bar v",
-    "lr": r"\mathit{lr}",
+    "lr": r"\mathit{lr}\,",
     **{name: "\\" + name for name in ("alpha", "beta", "gamma", "delta", "epsilon", "eta", "theta", "mu", "nu", "rho")},
     "Delta": r"\Delta",
     **{name: "\\" + name for name in ("psi", "sigma", "tau", "phi", "xi", "zeta", "pi")},
@@ -91,7 +91,7 @@ def latex(line: str) -> str:
     """A formula of a docstring as LaTeX.
 
     >>> latex("y <- y - lr (g_i(y) - c_i + c)")
-    'y \\\\leftarrow  y - \\\\mathit{lr} (g_{i}(y) - c_{i} + c)'
+    'y \\\\leftarrow  y - \\\\mathit{lr}\\\\, (g_{i}(y) - c_{i} + c)'
     >>> latex("min over x of  (1/n) sum_i f_i(x)")
     '\\\\min_{x}\\\\; \\\\tfrac{1}{n} \\\\sum_{i} f_{i}(x)'
     """
@@ -164,7 +164,7 @@ def _symbol(token: str) -> str:
     if base[-1:].isdigit():
         base, sub = base[:-1], base[-1]
     if base not in SYMBOLS and len(base) > 2 and not base.endswith("hat"):
-        return r"\mathit{" + bare.replace("_", r"\_") + "}"
+        return r"\mathit{" + bare.replace("_", r"\_") + r"}\,"
     sign = SYMBOLS.get(base, base)
     if bare.endswith("~"):
         sign = rf"\tilde {base}"

@@ -22,7 +22,7 @@ import methods
 import names
 import reference
 
-#: formulas as MathML, which browsers typeset with fonts of their own
+#: formulas as MathML, which browsers typeset
 START = """renderMathInElement(document.body, {output: "mathml", throwOnError: false, delimiters: [
   {left: "\\\\(", right: "\\\\)", display: false}, {left: "\\\\[", right: "\\\\]", display: true}]});
 """
@@ -70,6 +70,8 @@ def on_files(files: Files, config: Any) -> Files:
     added = {**generated(), "katex/start.js": START}
     for name in ("katex.min.js", "auto-render.min.js"):
         added[f"katex/{name}"] = (katex / name).read_text()
+    font = (package_files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf").read_bytes()
+    files.append(File.generated(config, "katex/STIXTwoMath-Regular.ttf", content=font))
     for place, page in examples().items():
         added[place] = page.read_text()
     for place, content in added.items():
