@@ -8,12 +8,13 @@ file, where later blocks find it. What a page says in a comment before a block h
     <!-- not run: the reason -->                  for the few that cannot: a server that waits, hours of work
     <!-- file: first.toml = experiments/first.toml -->      a file of the repository that the page's commands need
     <!-- setup: fedax run first.toml -->          a command that runs before the page's blocks
-    <!-- needs: torch -->                         a package without which the page is skipped
+    <!-- needs: torch -->                         a package without which the block is skipped, or, below the title, the page
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import re
 import shlex
@@ -47,6 +48,7 @@ class Block:
     text: str
     line: int
     not_run: str = ""
+    needs: str = ""
 
 
 @dataclasses.dataclass
@@ -70,6 +72,8 @@ def read(page: str) -> Page:
             before.pop()
             if mark[1] == "not run":
                 block.not_run = mark[2]
+            elif mark[1] == "needs":
+                block.needs = mark[2]
             elif mark[1] == "in tests":
                 for change in mark[2].split("; "):
                     old, _, new = change.partition(" -> ")
@@ -82,7 +86,7 @@ def read(page: str) -> Page:
             found.files[name] = source
         elif mark[1] == "setup":
             found.setup.append(mark[2])
-        elif mark[1] == "needs":
+        elif mark[1] == "needs" and not text[mark.end() :].lstrip().startswith(("```", "<!-- in tests")):
             found.needs += mark[2].split(", ")
     return found
 
@@ -95,7 +99,8 @@ def run(page: str, blocks: list[Block], folder: Path) -> None:
     for block in blocks:
         if block.title:
             (folder / block.title).write_text(block.text)
-        if block.not_run or (block.title and block.language != "toml"):
+        lacks = block.needs and importlib.util.find_spec(block.needs) is None
+        if lacks or block.not_run or (block.title and block.language != "toml"):
             continue
         where = f"{page}:{block.line}"
         if block.language == "python":

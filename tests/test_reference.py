@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
 import re
 import shlex
@@ -18,10 +19,12 @@ GENERATORS = Path(__file__).parent.parent / "docs/generators"
 sys.path.insert(0, str(GENERATORS))
 
 import commands  # noqa: E402
+import docstrings  # noqa: E402
 import experiment_file  # noqa: E402
 import formulas  # noqa: E402
 import names  # noqa: E402
 import reference  # noqa: E402
+import saved_numbers  # noqa: E402
 
 
 def test_every_public_name_has_an_entry():
@@ -84,3 +87,8 @@ def test_what_can_be_named_is_listed():
     page = names.page()
     for name in ("Dirichlet", "L1", "cross_entropy", "trimmed_mean", "inverse-time"):
         assert f"| `{name}` |" in page
+
+
+@pytest.mark.parametrize("module", [docstrings, experiment_file, formulas, saved_numbers], ids=lambda m: m.__name__)
+def test_the_generators_examples(module):
+    assert doctest.testmod(module).failed == 0
