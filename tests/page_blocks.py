@@ -8,7 +8,7 @@ file, where later blocks find it. What a page says in a comment before a block h
     <!-- not run: the reason -->                  for the few that cannot: a server that waits, hours of work
     <!-- file: first.toml = experiments/first.toml -->      a file of the repository that the page's commands need
     <!-- setup: fedax run first.toml -->          a command that runs before the page's blocks
-    <!-- needs: torch -->                         a package without which the block is skipped, or, below the title, the page
+    <!-- needs: torch -->                         a package that the block needs, or, below the title, the page
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 HERE = Path(__file__).parent
@@ -27,6 +28,10 @@ START = """renderMathInElement(document.body, {output: "mathml", throwOnError: f
   {left: "\\\\(", right: "\\\\)", display: false}, {left: "\\\\[", right: "\\\\]", display: true}]});
 """
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
+#: what a page would load from the network when it is read
+LOADS = re.compile(
+    r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)"|<link[^>]*\srel="stylesheet"[^>]*"(https?:[^"]+)"'
+)
 _generated: dict[str, str] = {}
 
 
@@ -84,6 +89,13 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Links that lead out of docs/ in the repository lead to the same thing within the site."""
     return LINK.sub(lambda found: _within_site(found, page.file.src_uri), markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """No page loads anything from the network."""
+    for page in sorted(Path(config.site_dir).rglob("*.html")):
+        if found := LOADS.search(page.read_text()):
+            raise PluginError(f"{page.relative_to(config.site_dir)} loads {found[1] or found[2]}")
 
 
 def _within_site(found: re.Match[str], source: str) -> str:
