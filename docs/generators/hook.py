@@ -29,9 +29,7 @@ START = """renderMathInElement(document.body, {output: "mathml", throwOnError: f
 """
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 #: what a page would load from the network when it is read
-LOADS = re.compile(
-    r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)"|<link[^>]*\srel="stylesheet"[^>]*"(https?:[^"]+)"'
-)
+LOADS = re.compile(r'<(?:script|img)[^>]*\ssrc="(https?:[^"]+)"|<link[^>]*\srel="stylesheet"[^>]*"(https?:[^"]+)"')
 _generated: dict[str, str] = {}
 
 
