@@ -84,4 +84,4 @@ def test_plots_refuse_what_they_cannot_draw():
     with pytest.raises(fedax.FedaxError, match=r"plot\.compare takes results"):
         fedax.plot.compare({})
     with pytest.raises(fedax.FedaxError, match=r"plot\.compare takes results"):
-        fedax.plot.compare([3])
+        fedax.plot.compare(3)

@@ -49,7 +49,7 @@ def _named(given: tuple[Any, ...]) -> dict[str, list[Rows]]:
     """Histories by name, one a seed."""
     (only,) = given if len(given) == 1 else (given,)
     results = getattr(only, "results", only)
-    if hasattr(results, "history"):
+    if not isinstance(results, Mapping | list | tuple):
         results = [results]
     if not isinstance(results, Mapping):
         labels: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def _named(given: tuple[Any, ...]) -> dict[str, list[Rows]]:
             label = str(getattr(one, "info", {}).get("algorithm", "run"))
             labels[label if label not in labels else f"{label} {len(labels) + 1}"] = one
         results = labels
-    named = {name: [one] if hasattr(one, "history") else list(one) for name, one in results.items()}
+    named = {name: list(one) if isinstance(one, list | tuple) else [one] for name, one in results.items()}
     if not named or not all(hasattr(one, "history") and one.history for of in named.values() for one in of):
         raise FedaxError(
             "plot.compare takes results with at least one evaluated round, a Comparison, or results by name"
