@@ -18,6 +18,7 @@ ROOMS = {
     "fedax.vectors": ("fedax.vectors", "Arithmetic on parameter trees."),
     "fedax.schedules": ("fedax.schedules", "Rates that change over rounds or local steps."),
     "fedax.metrics": ("fedax.metrics", "Metrics as objects."),
+    "fedax.evaluation": ("fedax.evaluation", "Models measured client by client."),
     "fedax.evaluation.protocol": ("fedax.evaluation.protocol", "Every client's metrics with each model, as tables."),
     "fedax.experiments": ("fedax.experiments", "Experiment files from Python."),
     "fedax.report": ("fedax.report", "Tables and pages of runs on disk."),
