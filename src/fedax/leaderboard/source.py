@@ -8,15 +8,18 @@ import inspect
 import sys
 from typing import Any
 
+from fedax.algorithms import Algorithm
+
 
 def source_hash(method: Any) -> str:
-    """The hash of the code of the module that defines a method, and of the one that it is made from.
+    """The hash of the code of the modules that define a method and what it is made from, but for the contract.
 
     >>> import fedax
     >>> source_hash(fedax.FedAvg(lr=0.1)) == source_hash(fedax.FedAvg(lr=0.5))
     True
     """
-    modules = {cls.__module__ for cls in type(method).__mro__ if cls.__module__ not in ("builtins", "abc")}
+    contract = {cls.__module__ for cls in Algorithm.__mro__}  # shared by all: a change there is not a method's
+    modules = {cls.__module__ for cls in type(method).__mro__} - contract
     base = getattr(method, "base", None)
     if base is not None:
         modules.add(type(base).__module__)
