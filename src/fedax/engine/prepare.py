@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -32,6 +33,7 @@ from fedax.engine.devices import choose_devices
 from fedax.engine.executors import Executor
 from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
+from fedax.engine.row_account import RowAccount
 from fedax.engine.same_experiment import check_agreement
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
@@ -94,6 +96,8 @@ class Prepared:
             raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
         check_evaluated(config.personal, algorithm)
         check_private(config, algorithm)
+        if problem.row_privacy is not None and problem.row_privacy.noise:
+            accounting.load()
         if isinstance(federation, Lazy) and config.unseen:
             raise FedaxError(f"unseen is {config.unseen}: clients that are made as they are needed cannot be held out")
         whole = in_memory(federation)
@@ -167,6 +171,14 @@ class Prepared:
         if config.patience is not None:
             _ = made.judged  # raises before any work
         return made
+
+    @functools.cached_property
+    def row_account(self) -> RowAccount | None:
+        """What noise on rows' gradients guarantees, where there is any."""
+        asked = self.problem.row_privacy
+        if asked is None or not asked.noise:
+            return None
+        return RowAccount(asked, self.plan, self.engine.draws, self.rows, self.steps, self.cost)
 
     @property
     def executor(self) -> Executor:

@@ -86,6 +86,11 @@ class Setting(Work):
             raise FedaxError(f"{self.algorithm!r} does not take the mean of uploads: clip, noise and secure need one")
         if self.privacy is not None:
             self.privacy.refuse(weighted=self.weighted)
+        if self.problem.row_privacy is not None:
+            what = (
+                "its noise follows from the seed, which all sites know: clip and noise protect uploads over a network"
+            )
+            raise FedaxError(f"gradients: dp is for simulations: {what}")
         if self.secure is not None:
             Mean(self.secure)
             if cohort < FEWEST:

@@ -22,7 +22,7 @@ from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of, is_flax
 from fedax.own_code import defined, place, words
-from fedax.problem.gradients import Transformation, refuse_stateful, transformations
+from fedax.problem.gradients import Transformation, refuse_stateful, row_privacy, transformations
 from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
@@ -46,7 +46,8 @@ class Problem:
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
         whether it was predicted rightly; classification losses bring their own.
     gradients: optax's gradient transformations that keep no state, between the oracle and the method: objects such as
-        optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
+        optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}. First
+        may be {"name": "dp", "clip": 1.0, "noise": 1.1}: each row's gradient is clipped, and noise is added (DP-SGD).
     metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
         and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
     trainable: the leaves that are trained, by a pattern that their paths contain or match ("head", "*Dense_1*"), or by
@@ -96,7 +97,8 @@ class Problem:
         #: the loss by its name, None for one's own
         self.builtin = loss if isinstance(loss, str) and loss in LOSSES else None
         self.regularizer = regularizer
-        self.gradients: tuple[Transformation, ...] = transformations(gradients)
+        self.row_privacy, rest = row_privacy(gradients)
+        self.gradients: tuple[Transformation, ...] = transformations(rest)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init: Any = init if model is None else None
         self._form: Form | None = None if model is None else form_of(first)
@@ -288,7 +290,10 @@ class Problem:
 
     def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
-        trained, _ = parted(params)
+        trained, state = parted(params)
+        if self.row_privacy is not None and (self.draws or jax.tree.leaves(state)):
+            what = "keeps state, such as BatchNorm's" if jax.tree.leaves(state) else "draws, such as for dropout"
+            raise FedaxError(f"gradients: dp clips the gradient of each row by itself, and the model {what}")
         if self.regularizer is not None:
             self.regularizer.check(trained)
         refuse_stateful(self.gradients, trained)
