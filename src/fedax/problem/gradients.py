@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,6 +104,10 @@ def _named(name: Any, **options: Any) -> Transformation:
     for field, value in options.items():
         if not isinstance(value, int | float | bool) and value is not None:
             raise FedaxError(f"gradients: {name}: {field} is {value!r}: it must be a number")
+        least = 0.0 if "clip" in name or name == "normalize_by_update_norm" else -math.inf
+        if value is not None and not (math.isfinite(value) and value >= least):
+            bounds = "finite" if least else "finite and 0 or more"
+            raise FedaxError(f"gradients: {name}: {field} is {value!r}: it must be {bounds}")
     try:
         made = make(**options)
     except TypeError as error:

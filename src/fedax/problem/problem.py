@@ -26,6 +26,7 @@ from fedax.problem.gradients import Transformation, refuse_stateful, row_privacy
 from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
+from fedax.regularizers.base import Regularizer
 from fedax.vectors import Mixture
 
 
@@ -90,13 +91,19 @@ class Problem:
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         first = model if init is None or model is None else with_init(model, init)
+        if regularizer is not None and not isinstance(regularizer, Regularizer):
+            raise FedaxError(f"regularizer must be one of fedax.regularizers, or None, not {regularizer!r}")
+        if accuracy is not None and not callable(accuracy):
+            raise FedaxError(
+                f"accuracy must be a function that says for each row whether it was right, not {accuracy!r}"
+            )
         if isinstance(augment, str) and augment not in AUGMENTATIONS:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
         #: the loss by its name, None for one's own
         self.builtin = loss if isinstance(loss, str) and loss in LOSSES else None
-        self.regularizer = regularizer
+        self.regularizer: Any = regularizer
         self.row_privacy, rest = row_privacy(gradients)
         self.gradients: tuple[Transformation, ...] = transformations(rest)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
@@ -145,6 +152,8 @@ class Problem:
         if self.trainable is not None:
             params, frozen = split(params, self.trainable)
             self._frozen, self.frozen_name = on_host(frozen)
+        if not jax.tree.leaves(params):
+            raise FedaxError("the model has no parameters to train")
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 raise FedaxError(f"parameter {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not floating")
