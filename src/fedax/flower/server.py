@@ -23,6 +23,7 @@ import numpy as np
 from fedax.algorithms.base import Context as Moment
 from fedax.algorithms.with_model_state import bare
 from fedax.client.round import cast_like
+from fedax.data.tables.preparation import Preparation
 from fedax.engine.early_stopping import stopped
 from fedax.engine.record import described_table
 from fedax.engine.result import Result, unwrap
@@ -40,6 +41,7 @@ from fedax.flower.quorum import Quorum, whole_number
 from fedax.flower.safe_log import log, printable
 from fedax.flower.secure_round import ask_for_mean
 from fedax.flower.server_folder import ServerFolder
+from fedax.flower.table_sums import preparation_in
 from fedax.flower.watchdog import Watchdog, leave
 from fedax.privacy.clipping import norm
 from fedax.runs.files import History
@@ -66,7 +68,8 @@ def server_app(
 
     Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
     `round-timeout`, `max-norm` and `norm-factor` (of an upload), `max-rows` (that a client may claim), `clip`, `noise`,
-    `delta` and `cohorts` (see `fedax.flower.privacy_settings`) and `secure` (see `fedax.flower.secure_aggregation`).
+    `delta` and `cohorts` (see `fedax.flower.privacy_settings`), `secure` (see `fedax.flower.secure_aggregation`) and
+    `preparation` (a file that `fedax.flower.table_preparation_app` wrote: kept with the model, which then predicts).
     A run that was stopped or killed goes on when it is started again with the same `out`.
     """
     from flwr.serverapp import ServerApp
@@ -94,6 +97,7 @@ def serve(
     """Run a setting to its end on the clients of a grid, and leave a run directory."""
     quorum = Quorum.of(setting, config)
     guard = guard or Guard.of(config)
+    preparation = preparation_in(config.get("preparation"))
     max_rows = whole_number("max-rows", config.get("max-rows") or MAX_ROWS, 2**40)
     with locked(out):
         folder = ServerFolder(out, setting)
@@ -116,7 +120,7 @@ def serve(
             )
             try:
                 with dog.watching():
-                    server = Server(network, setting, folder, quorum, guard)
+                    server = Server(network, setting, folder, quorum, guard, preparation)
                     return server.run()
             except DivergedError as error:
                 log.error(str(error))
@@ -141,8 +145,17 @@ def _say_why(folder: ServerFolder, round: int, error: BaseException) -> None:
 class Server:
     """One run: the method's server state, what of each client's work is in it, and the history."""
 
-    def __init__(self, network: Network, setting: Setting, folder: ServerFolder, quorum: Quorum, guard: Guard) -> None:
+    def __init__(
+        self,
+        network: Network,
+        setting: Setting,
+        folder: ServerFolder,
+        quorum: Quorum,
+        guard: Guard,
+        preparation: Preparation | None = None,
+    ) -> None:
         self.network, self.setting, self.folder, self.quorum, self.guard = network, setting, folder, quorum, guard
+        self.preparation = preparation
         log.info("%s: run %s, start %d, in %s", setting.fingerprint, folder.run, folder.start, folder.path.resolve())
         network.wait(quorum.min_clients)
         hello = network.settle()
@@ -212,7 +225,9 @@ class Server:
         info |= {"executor": "flower", **self._promise()}
         if self.round < self.setting.rounds and (why := self.stopped):
             info["stopped"] = why
-        tabular = described_table(self.setting.problem, self.setting.algorithm, self.setting.federation)
+        tabular = described_table(
+            self.setting.problem, self.setting.algorithm, self.setting.federation, self.preparation
+        )
         return Result(self.history, model, None, self.setting.clients or 0, info, tabular=tabular)
 
     def _answers(self) -> dict[int, Answer]:
