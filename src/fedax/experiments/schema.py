@@ -28,12 +28,21 @@ from fedax.options import Count
 from fedax.runs.files import slug
 
 LOCAL = "LocalOnly"
+NAME = r"^[^\x00-\x1f\x7f]*[A-Za-z0-9][^\x00-\x1f\x7f]*$"  # printable, with something to name a directory by
 
 
 class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
-    """A whole experiment file: the options of a simulation, and tables."""
+    """A whole experiment file: the options of a simulation, and tables.
 
-    name: Annotated[str, Field(pattern="[A-Za-z0-9]")] = "experiment"
+    name: of the experiment, in its directory and its report.
+    eval_every: rounds between two evaluations; unless given, 50 evaluations or a few more.
+    budget: what every method has the same amount of, as much as the first one uses; "rounds" unless given.
+    seeds: a run for each method and seed.
+    checkpoint_every: seconds between two checkpoints.
+    log: trackers that get the rows of the history as they are made.
+    """
+
+    name: Annotated[str, Field(pattern=NAME, max_length=200)] = "experiment"
     rounds: Annotated[int, Field(ge=1, lt=2**31)] = Field(
         description="the number of communication rounds, such as rounds = 60"
     )

@@ -19,6 +19,8 @@ from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
 from fedax.memory import check_memory
 
+MOST = 100_000  # columns of a CSV file: each costs what a small table does
+
 
 def csv(path: str, **columns: Any) -> Table:
     """A CSV file with a header."""
@@ -31,12 +33,18 @@ def read_csv(path: str | Path) -> Any:
 
     file = own_file(path)
     try:
+        with file.open("rb") as opened:
+            columns = opened.readline(1 << 26).count(b",") + 1
+        if columns > MOST:
+            raise FedaxError(f"{file} has {columns:,} columns: it must have at most {MOST:,}")
         header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False)
         _refuse_other_separators(header, file)
         twice = header.iloc[0][header.iloc[0].duplicated()]
         if len(twice):
             raise FedaxError(f"{file} has two columns named {twice.iloc[0]!r}: names must be distinct")
         return pandas.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
+    except UnicodeDecodeError:
+        raise FedaxError(f"{file} is not in UTF-8: save it in that encoding, as spreadsheets offer") from None
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, FedaxError):
             raise
