@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fedax.models.torch.exporting import INPUT, export  # noqa: E402
+from fedax.models.torch.exporting import export  # noqa: E402
+from fedax.models.torch.graph import INPUT  # noqa: E402
 from fedax.models.torch.weights import first_names  # noqa: E402
 
 ROWS = 4
@@ -104,7 +105,7 @@ def check(cases, *, train=False, open_rows=True, twice=True, tolerance=1e-6):
     with jax.enable_x64(True):
         graph = export(net, x, train)
         assert (graph.batch is not None) == open_rows
-        assert not graph.draws
+        assert graph.drawing is None
         rng = np.random.default_rng(1)
         tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
         first = {name: t.detach().numpy() for name, t in tensors.items()} | {INPUT + n: a for n, a in x.items()}

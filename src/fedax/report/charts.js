@@ -3,7 +3,7 @@ const charts = (() => {
   const COLOURS = 8;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon"];
 
-  const MODELS = ["shared", "localised", "personal", "local"];
+  const MODELS = ["shared", "localised", "before", "personal", "local"];
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const ofGroup = (i) => colour(`c${i % COLOURS}`);
@@ -196,6 +196,7 @@ const charts = (() => {
     const looks = {
       shared: { symbol: "circle-open", color: colour("ink"), size: 8, line: { width: 1.6 } },
       localised: { symbol: "triangle-up-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
+      before: { symbol: "diamond-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
       personal: { symbol: symbol(run.group), color: own, size: 8 },
       local: { symbol: "x-thin", color: colour("ink"), size: 7, line: { width: 1.6, color: colour("ink") } },
     };
@@ -285,6 +286,9 @@ const charts = (() => {
         hovertemplate: "client %{text}, label %{y}: %{z} rows<extra></extra>",
       });
     }
+    const each = counts?.[0]?.length <= 20;
+    const ticks = each && of.classes ? { tickvals: of.classes.map((_, i) => i), ticktext: of.classes.map((_, i) => named(of.classes, i)) }
+      : { dtick: each ? 1 : undefined };
     const few = clients <= (view.narrow ? 10 : 50);
     return [traces, layout(view, counts ? 560 : 280, {
       barmode: "stack", bargap: clients > 80 ? 0 : 0.15, showlegend: parts.length > 1,
@@ -296,7 +300,7 @@ const charts = (() => {
       },
       xaxis: axis("Client", few ? { tickvals: at, ticktext: names, showgrid: false } : { showgrid: false }),
       yaxis: axis("Rows", { domain: counts ? [0, 0.28] : [0, 1] }),
-      ...(counts ? { yaxis2: axis("Label", { domain: [0.38, 1], showgrid: false, zeroline: false, dtick: counts[0]?.length <= 20 ? 1 : undefined }) } : {}),
+      ...(counts ? { yaxis2: axis("Label", { domain: [0.38, 1], showgrid: false, zeroline: false, ...ticks }) } : {}),
     })];
   }
 
