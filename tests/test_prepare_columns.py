@@ -14,7 +14,7 @@ from fedax.cli import invoke
 from fedax.data import IID, from_table, load
 from fedax.data.partitions.registry import FeatureShift
 from fedax.data.tables.fitting import answer, asker, fit
-from fedax.data.tables.kinds import recognise, recognised
+from fedax.data.tables.kinds import recognise, recognised, remarks
 from fedax.data.tables.preparation import Preparation
 from fedax.data.tables.table import check
 from fedax.errors import FedaxError
@@ -396,6 +396,28 @@ def test_other_separators_are_named(tmp_path):
     patients(20).to_csv(tmp_path / "patients.csv", index=False, sep=";")
     with pytest.raises(FedaxError, match="has semicolons between its columns: a CSV file must have commas"):
         load("csv", path=str(tmp_path / "patients.csv"), **GOOD)
+    patients(20).assign(note="sjøsyk").to_csv(tmp_path / "latin.csv", index=False, encoding="latin-1")
+    with pytest.raises(FedaxError, match=r"latin\.csv is not in UTF-8: save it in that encoding"):
+        load("csv", path=str(tmp_path / "latin.csv"), **GOOD)
+
+
+@pytest.mark.parametrize(
+    ("cell", "remark"),
+    [
+        ("{i}%", "words such as '1%' that look like numbers"),
+        ("{i},5", "words such as '1,5' that look like numbers"),
+        ("${i},200.00", "look like numbers"),
+        ("{i} kg", "look like numbers"),
+        ("{i:02}/06/2024", "is read as day/month/year: '01/06/2024' is 2024-06-01"),
+        ("06/{j}/2024", None),
+        ("{i}+", None),
+        ("{i}A", None),
+    ],
+)
+def test_what_looks_like_something_else_is_said(cell, remark):
+    column = pandas.Series([cell.format(i=i, j=i + 12) for i in range(1, 13)] * 3)
+    found = " ".join(remarks(recognise("dose", column), column))
+    assert remark in found if remark else not found
 
 
 # Many columns

@@ -482,6 +482,14 @@ def test_resampling(axes):
             (nn.Upsample(scale_factor=1.5, mode="bicubic", align_corners=a), real(2, *size)) for a in (False, True)
         ]
         cases += [
+            (
+                lambda x, g, k=k: F.grid_sample(x, 0.4 * g, align_corners=False, padding_mode=k),
+                real(2, *size),
+                real(3, 3, 2),
+            )
+            for k in ("zeros", "border")
+        ]
+        cases += [
             (lambda x, m=m: F.interpolate(x, size=(3, 2), mode=m, antialias=True), real(2, 5, 5))
             for m in ("bilinear", "bicubic")
         ]
@@ -591,6 +599,8 @@ def test_gradients_stop_where_pytorch_stops_them():
     def mixed(x):
         with torch.no_grad():
             scale = x.exp().mean(0)
-        return x * scale + (x.detach() ** 2) * x.sum(), (x - x.detach() + x.detach().round()) ** 2
+        with torch.inference_mode():
+            shift = x.exp()
+        return x * scale + (x.detach() ** 2) * x.sum(), (x - x.detach() + x.detach().round()) ** 2, x * shift.clone()
 
     check([(mixed, real(3))])

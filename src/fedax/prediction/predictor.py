@@ -112,7 +112,9 @@ class Predictor:
         from fedax.data.tables.applying import texts
 
         name, frame = self.preparation.client, as_frame(table)
-        if name is None or name not in frame.columns:
+        if name is None:
+            raise FedaxError("the run was on a table without a client column: give the client's name instead")
+        if name not in frame.columns:
             raise FedaxError(f"the table has no client column {name!r}: give the client's name instead")
         return [str(value) for value in texts(frame[name])[0]]
 

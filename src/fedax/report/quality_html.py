@@ -67,7 +67,8 @@ def learnt_section(groups: Sequence[Group]) -> str:
         return ""
     hint = (
         '<p class="hint">Coefficient: for each unit of the column; for classes, of the log-odds. Standardised: for '
-        "each standard deviation of it, by which the rows are sorted and the bars drawn. Marks and range: the clients' "
+        "each standard deviation of it, by which the rows are sorted and the bars drawn. A category has a coefficient "
+        "for each value, to be compared with each other. Marks and range: the clients' "
         f"own models. All of them are in {COEFFICIENTS} beside the report.</p>"
     )
     title = '<h2 id="learnt-title">What was learnt</h2>'

@@ -18,7 +18,7 @@ from fedax.errors import FedaxError
 from fedax.models.torch.graph import Graph
 from fedax.models.torch.refusals import installed, refused_export
 from fedax.models.torch.registry import OPERATIONS
-from fedax.models.torch.stopped_gradients import mark_constants, own_gradients_refused
+from fedax.models.torch.stopped_gradients import inference_without_gradients, mark_constants, own_gradients_refused
 from fedax.models.torch.translating import graph_of
 
 log = logging.getLogger("fedax.models.torch")
@@ -80,6 +80,7 @@ def _decompositions() -> Any:
     """PyTorch's decompositions, without those of the operations that are in the table."""
     torch = installed()
     found = torch.export.default_decompositions()
+    found.update(torch._decomp.get_decompositions([torch.ops.aten.grid_sampler_2d]))
     for target in list(found):
         if str(target) in OPERATIONS:
             del found[target]
@@ -111,7 +112,7 @@ def _mode(net: Any, train: bool) -> Iterator[None]:
         net.train(train)
         for config in configs:
             config.use_cache = False  # torch.export does not know its type
-        with own_gradients_refused(net), torch.enable_grad():  # so that `no_grad` within the forward is seen
+        with own_gradients_refused(net), inference_without_gradients(), torch.enable_grad():  # `no_grad` is seen
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

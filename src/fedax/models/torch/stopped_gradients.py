@@ -54,6 +54,27 @@ def _stop_gradient() -> Any:
 
 
 @contextlib.contextmanager
+def inference_without_gradients() -> Iterator[None]:
+    """Let `torch.inference_mode` in the forward be `torch.no_grad`, which torch.export sees."""
+    torch = installed()
+    kind = torch.inference_mode
+    own = kind.__enter__, kind.__exit__
+
+    def enter(context: Any) -> None:
+        context.before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(context.before and not context.mode)
+
+    def leave(context: Any, *error: Any) -> None:
+        torch._C._set_grad_enabled(context.before)
+
+    kind.__enter__, kind.__exit__ = enter, leave
+    try:
+        yield
+    finally:
+        kind.__enter__, kind.__exit__ = own
+
+
+@contextlib.contextmanager
 def own_gradients_refused(net: Any) -> Iterator[None]:
     """Refuse a forward with an autograd.Function of one's own: torch.export would lose its backward."""
 
