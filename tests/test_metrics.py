@@ -258,6 +258,29 @@ def test_an_experiment_file_names_metrics():
         prepare(parse(experiment(metrics=["precision"])))
 
 
+@pytest.mark.parametrize("measured", [[], ["own_metric:sure"]])
+@pytest.mark.parametrize("by", ["own_metric:sure", "certainty"])
+def test_an_own_metric_decides_by_its_name(tmp_path, monkeypatch, measured, by):
+    source = (
+        "from fedax.evaluation.metrics import Metric\nsure = Metric('certainty', lambda z, y: z[:, 0], higher=True)\n"
+    )
+    (tmp_path / "own_metric.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    asked = {
+        "patience": 2,
+        "stop_by": by,
+        "tune": {"lr": [0.1, 0.2], "metric": by},
+        "sweep": {"lr": [0.1], "metric": by},
+    }
+    if not measured and by == "certainty":
+        with pytest.raises(FedaxError, match="unknown metric 'certainty'"):
+            parse({**experiment(), **asked})
+        return
+    read = parse({**experiment(metrics=measured), **asked})
+    assert read.problem.metrics == ["own_metric:sure"]
+    assert (read.stop_by, read.tune.bare, read.sweep.bare) == ("certainty",) * 3
+
+
 @pytest.mark.parametrize(
     ("metrics", "sentence"),
     [

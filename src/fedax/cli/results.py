@@ -15,7 +15,7 @@ from fedax import report
 from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
-from fedax.report.columns import Metric
+from fedax.report.columns import MetricColumn
 from fedax.report.honest import constant_row, unbalanced
 from fedax.report.personal_table import worth
 from fedax.report.summary import groups
@@ -82,7 +82,7 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     metric, lines = report.protocol(found)
     if not lines:
         return
-    about = Metric("test", metric)
+    about = MetricColumn("test", metric)
     moment = next(m for m in ("chosen", "last") if any(line["moment"] == m for line in lines))
     there = [line for line in lines if line["moment"] == moment]  # at round 0 nobody has taken part yet
     for group in worth(there):
@@ -94,7 +94,7 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
         console.print(f"No personal models: {', '.join(without)}; the shared one stands for them.", style="dim")
 
 
-def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, about: Metric) -> Table:
+def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, about: MetricColumn) -> Table:
     percent = about.percent
     at = "the round chosen on validation rows" if moment == "chosen" else "the last round"
     who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
