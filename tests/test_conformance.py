@@ -452,6 +452,7 @@ def test_a_crash_is_a_failed_check_and_no_end():
     report = check_algorithm(Crashes(lr=0.05), checks=CHEAP)
     assert [c.status for c in report.checks] == ["failed"] * 3 + ["passed"]
     assert all("RuntimeError: boom" in c.detail and "and more" not in c.detail for c in report.failed)
+    assert all("Crashes.step (" in c.detail and "To mend it:" in c.detail for c in report.failed)
 
 
 def test_a_report_reads_like_a_table():
