@@ -23,6 +23,7 @@ from fedax.experiments.judging import judge
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tuning import tune
 from fedax.report.columns import better, text, title
+from report_runs import embedded
 
 ROWS = 600
 
@@ -164,13 +165,13 @@ def test_an_own_metrics_direction_is_known_in_a_fresh_process(tmp_path):
     command = [sys.executable, "-m", "fedax", "report", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "out" / "report.html").read_text()
-    about = re.search(r'\{"title":\s*"Test sureness"[^}]*\}', page)
+    page = tmp_path / "out" / "report.html"
+    about = re.search(r'\{"title":\s*"Test sureness"[^}]*\}', json.dumps(embedded(page)))
     assert about is not None
     assert json.loads(about[0])["better"] == "max"
     logs = [path.read_text().splitlines() for path in tmp_path.glob("out/runs/*/metrics.jsonl")]
     surest = max(json.loads(lines[-1])["test_sure"] for lines in logs)
-    assert f"<strong>{text('test_sure', surest)}</strong>" in page
+    assert f"<strong>{text('test_sure', surest)}</strong>" in page.read_text()
 
 
 def lr_by_auc(problem, made, rates, part, **options):
