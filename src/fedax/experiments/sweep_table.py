@@ -39,8 +39,8 @@ class DecidedByMetric(BaseModel):
 class SweepTable(DecidedByMetric):
     """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
 
-    metric: a column of the history, or a metric, such as auc or one of your own; default accuracy, else the regularised
-        or the plain loss; on test rows if any.
+    metric: a column of the history, or a metric, such as auc or one of your own; default AUC if it is among the
+        metrics, else accuracy, else the regularised or the plain loss; on test rows if any.
     goal: "max" or "min"; default by the metric's name.
     over: the number of last rounds over which the metric's mean decides; default its last value alone.
     target: a value of the metric; the first evaluated round that reaches it is reported.

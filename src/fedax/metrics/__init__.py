@@ -26,6 +26,7 @@ from __future__ import annotations
 from fedax.metrics.base import Metric
 from fedax.metrics.classification import BINS
 from fedax.metrics.registry import (
+    BALANCED,
     METRICS,
     RESERVED,
     Shown,
@@ -39,6 +40,7 @@ from fedax.metrics.registry import (
 )
 
 __all__ = [
+    "BALANCED",
     "BINS",
     "METRICS",
     "RESERVED",

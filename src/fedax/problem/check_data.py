@@ -16,7 +16,7 @@ from fedax.metrics import check_outputs
 from fedax.model_state import parted
 from fedax.own_code import defined, place, words
 from fedax.problem.gradients import refuse_stateful
-from fedax.problem.losses import LEFT_OUT
+from fedax.problem.losses import LEFT_OUT, classes_last
 from fedax.problem.oracle import Batch
 from fedax.problem.problem import Problem
 
@@ -108,7 +108,10 @@ def _check_metrics(problem: Problem, params: Any, sample: Batch) -> None:
 
 def _check_labels(problem: Problem, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
     if problem.builtin in ("cross_entropy", "next_token"):
-        y, classes = arrays["y"], z.shape[-1]
+        y = arrays["y"]
+        if problem.builtin == "cross_entropy":
+            z = jax.eval_shape(classes_last, z, jax.ShapeDtypeStruct((2, *y.shape[1:]), jnp.int32))
+        classes = z.shape[-1]
         if problem.builtin == "next_token" and (z.ndim != 3 or y.shape[1:] < (2,)):
             raise FedaxError(
                 f"next_token needs outputs for two positions a row or more, not of shape {z.shape[1:]} for each"

@@ -21,7 +21,7 @@ from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of, is_flax
 from fedax.problem.gradients import Transformation, transformations
-from fedax.problem.losses import LOSSES, RowLoss, aligned, row_loss
+from fedax.problem.losses import LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
@@ -84,6 +84,8 @@ class Problem:
                 raise FedaxError(f"loss={loss!r} needs a model; without one, give loss=function(params, batch)")
         elif not callable(loss):
             raise FedaxError(f"loss must be a name or a function, not {loss!r}")
+        else:
+            refuse_pytorchs(loss)
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         first = model if init is None or model is None else with_init(model, init)
@@ -233,6 +235,8 @@ class Problem:
 
     def _compared(self, z: Any, y: Any) -> tuple[Any, Any]:
         """Outputs and targets as metrics compare them: position by position."""
+        if self.builtin == "cross_entropy":
+            return classes_last(z, y), y
         return aligned(z, y) if self.builtin == "next_token" else (z, y)
 
     def _asked(self, *args: Any) -> dict[str, jax.Array]:
