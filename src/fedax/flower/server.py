@@ -33,7 +33,7 @@ from fedax.engine.rounds import finite
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments import Experiment
 from fedax.flower.agreement import Setting, setting_of
-from fedax.flower.evaluation import Costs, evaluation
+from fedax.flower.evaluation import RoundCosts, evaluation
 from fedax.flower.guard import RECENT, Guard
 from fedax.flower.messages import Answer, Order, flatten, unflatten
 from fedax.flower.network import MAX_ROWS, PAUSE, Network
@@ -164,7 +164,7 @@ class Server:
         hello = network.settle()
         self.x0 = setting.first_parameters(hello.layout)
         self.server: Any = setting.algorithm.init(self.x0)
-        self.costs = Costs(setting, self.x0, hello)
+        self.costs = RoundCosts(setting, self.x0, hello)
         self.expected = flatten(zeros(self.costs.upload))
         assert setting.clients is not None
         self.used = np.zeros(setting.clients, np.int64)  # the last round of each client that is in the server's state
