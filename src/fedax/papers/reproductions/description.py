@@ -65,9 +65,11 @@ class Quantity(DescriptionTable):
     model: "shared", "localised" or "personal": the mean over clients of that model's metric; "own": the personal
         model where there is one, else the shared.
     group: "all" the clients that training drew from, or those "unseen".
-    reaches: the first evaluated round from 1 on at which the metric is this, infinite if there is none.
+    reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
+        better side (an accuracy as a share of 1); infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
     over: the mean over the last so many rounds.
+    best: the best evaluated round instead of the last.
     minus: the same with some fields set anew, to be taken off.
 
     >>> str(Quantity(method="FedAvg", part="i.i.d.", model="localised", metric="test_accuracy"))
@@ -82,6 +84,7 @@ class Quantity(DescriptionTable):
     reaches: float | None = None
     quickest: bool = False
     over: int | None = None
+    best: bool = False
     minus: dict[str, Any] | None = None
 
     @property
@@ -97,6 +100,8 @@ class Quantity(DescriptionTable):
         words = f"{owner}{self.metric.replace('_', ' ')}"
         if self.reaches is not None:
             words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
+        if self.best:
+            words += ", best round"
         if self.over is not None:
             words += f", last {self.over} rounds"
         if self.group == "unseen":
