@@ -13,6 +13,7 @@ import numpy as np
 
 from fedax.evaluation.protocol import Clients, Moment
 from fedax.report import find
+from fedax.report.packing import unpack
 
 NASTY = "<script>alert(1)</script> & 'co' %{x}"
 CLIENTS, LABELS = 6, 3
@@ -167,5 +168,5 @@ def words(page: str) -> str:
 
 def embedded(page: Path) -> dict[str, Any]:
     found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    data: dict[str, Any] = json.loads(found[1])  # type: ignore[index]
+    data: dict[str, Any] = json.loads(unpack(found[1]))  # type: ignore[index]
     return data

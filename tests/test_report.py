@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fedax.report
 from fedax.cli.app import invoke
 from fedax.errors import FedaxError
-from fedax.report import combine, find, groups, read, read_all, table, text, write
+from fedax.report import combine, find, groups, packing, read, read_all, table, text, write
+from fedax.report.conclusion import conclusion
 from report_runs import NASTY, comparison, embedded, everything, experiment, history, make, sweep, words
 
 
@@ -124,12 +127,13 @@ def test_runs_that_differ_in_more_than_the_method_are_flagged(tmp_path: Path) ->
 
 
 def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(tmp_path: Path) -> None:
-    page = write(tmp_path, everything(tmp_path)).read_text()
-    markup = re.sub(r"(<script>).*?</script>", r"\1", page, flags=re.DOTALL)
+    written = write(tmp_path, everything(tmp_path))
+    page = written.read_text()
+    markup = re.sub(r"(<script\b[^>]*>).*?</script>", r"\1", page, flags=re.DOTALL)
     assert not re.search(r"\b(src|href|action)\s*=|<link|<iframe|@import|url\(|https?:", markup)
     assert "default-src 'none'" in markup  # the browser refuses what a script might ask for
     assert "alert(1)</script>" not in page
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    data = embedded(written)
     assert data["groups"][0]["label"] == NASTY
     assert list(data["axes"]) == ["round", "gradients", "floats", "seconds"]
     assert data["curves"][0]["x"]["floats"] == [0, 9000, 18000]
@@ -140,8 +144,7 @@ def test_the_page_needs_nothing_else_and_holds_no_foreign_markup(tmp_path: Path)
 
 def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
     run = make(tmp_path / "a", [{"round": r, "train_loss": math.inf if r == 0 else 1.0 / r} for r in range(5000)])
-    page = write(tmp_path, [run]).read_text()
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    data = embedded(write(tmp_path, [run]))
     rounds = data["curves"][0]["x"]["round"]
     assert len(rounds) <= 1501
     assert (rounds[0], rounds[-1]) == (0, 4999)
@@ -243,3 +246,39 @@ def test_one_label_in_unlike_experiments_goes_by_their_names(tmp_path: Path) -> 
     for i, changes in enumerate(({}, other)):
         make(tmp_path / f"runs/{i}", history(0.5, None), experiment=experiment("FedAvg", 0, **changes))
     assert [row["algorithm"] for row in table(find(tmp_path))] == ["FedAvg (two labels each)", "FedAvg (four labels)"]
+
+
+def test_a_page_is_below_two_megabytes(tmp_path: Path) -> None:
+    assert write(tmp_path, everything(tmp_path)).stat().st_size < 2e6
+
+
+@given(st.text())
+def test_what_is_packed_comes_out_again_and_closes_no_element(text: str) -> None:
+    packed = packing.pack(text)
+    assert packing.unpack(packed) == text
+    assert not set("</") & set(packed)
+
+
+def test_the_conclusion_is_about_the_spread_of_the_differences(tmp_path: Path) -> None:
+    """A is ahead of B by 1, 2 and 3 points with seeds 0, 1 and 2: the interval is 2 +- 2.48. Ahead of C it is by 2, 2.1
+    and 2.2: beyond it, though A's own interval is as wide as before."""
+
+    def runs(folder: str, of: dict[str, tuple[float, ...]]) -> list[str]:
+        places = [
+            make(tmp_path / folder / f"{label}{seed}", history(value, None), experiment=experiment(label, seed))
+            for label, values in of.items()
+            for seed, value in enumerate(values)
+        ]
+        return conclusion(groups(read_all(places)))
+
+    a = (0.8, 0.85, 0.9)
+    assert runs("b", {"A": a, "B": (0.79, 0.83, 0.87)}) == [
+        "No method is shown to have the best shared model: A's test accuracy 85.00 % is 2.00 points above B, which is "
+        "within the spread over 3 seeds."
+    ]
+    assert runs("c", {"A": a, "C": (0.78, 0.829, 0.878), "D": (0.78, 0.829, 0.878)}) == [
+        "A has the best shared model: test accuracy 85.00 %, 2.10 points above C and D (beyond the spread over 3 "
+        "seeds), for as many gradients and as many floats sent."
+    ]
+    assert runs("d", {"A": (0.8,), "B": (0.7,)})[0].startswith("A has the best shared model: test accuracy 80.00 %, ")
+    assert runs("e", {"A": (0.8,)}) == ["A reaches test accuracy 80.00 % with its shared model, with one seed."]

@@ -20,7 +20,7 @@ CATCH = """<script>window.faults = [];
 addEventListener("error", (e) => faults.push(e.message));
 addEventListener("securitypolicyviolation", (e) => faults.push(e.blockedURI + " " + e.violatedDirective));
 console.error = console.warn = (...words) => faults.push(words.join(" "));</script>"""
-BEGIN = """(() => {
+BEGIN = """ready.then(() => {
 const by = (id) => document.getElementById(id), seen = {};
 const choose = (id, value) => { by(id).value = value; by(id).dispatchEvent(new Event("change")); };
 """
@@ -28,7 +28,7 @@ END = """
 seen.wide = document.documentElement.scrollWidth - innerWidth;
 seen.faults = faults;
 parent.postMessage(JSON.stringify(seen), "*");
-})();"""
+});"""
 # A window is never narrower than 500 pixels, a frame is.
 FRAME = """<!doctype html><body style="margin: 0">
 <iframe src="report.html" style="border: 0; width: {0}px; height: {1}px"></iframe>
@@ -111,7 +111,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path, size: str) -> None:
     assert seen["visible"]
     assert seen["absent"]
     assert (seen["unreachable"], seen["nameless"]) == ([], [])
-    assert seen["printed"] == [680, 2, 0]
+    assert seen["printed"] == [680, 3, 0]
     nasty = html.escape(NASTY, quote=False)
     title = "Test accuracy" if size == "1280,1600" else ""
     assert seen["first"] == [title, "Rounds", "linear"]
@@ -226,15 +226,21 @@ def test_a_dark_screen_prints_on_white_paper(tmp_path: Path) -> None:
 
 
 @in_a_browser
-def test_a_picture_of_the_page_shows_the_curves(tmp_path: Path) -> None:
-    """The second method's colour, which nothing but its marks and its curve has, is seen all along the chart."""
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_a_picture_of_the_page_shows_the_curves(tmp_path: Path, width: int, scheme: str) -> None:
+    """The second method's colour, which nothing but its marks and its curve has, is seen all along the second half of
+    the chart, to which it is zoomed."""
     image = pytest.importorskip("PIL.Image")
     page, picture = write(tmp_path, comparison(tmp_path)), tmp_path / "page.png"
-    browse(page, tmp_path / "profile", "--window-size=1280,1600", f"--screenshot={picture}")
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(width, 1600))
+    dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
+    browse(frame, tmp_path / "profile", "--window-size=1280,1600", f"--screenshot={picture}", *dark)
     with image.open(picture) as opened:
-        shown = np.asarray(opened.convert("RGB"))
-    assert shown.shape == (1600, 1280, 3)
-    assert (shown == (0xD5, 0x5E, 0x00)).all(axis=2).any(axis=0).sum() > 640
+        shown = np.asarray(opened.convert("RGB"))[:, :width]
+    orange = (0xF0, 0x7D, 0x2E) if scheme == "dark" else (0xD5, 0x5E, 0x00)
+    assert (shown == orange).all(axis=2).any(axis=0).sum() > 0.3 * width
+    assert page.stat().st_size < 2e6
 
 
 TARGET = """
@@ -283,6 +289,8 @@ const models = () => by("sorted").data.map((t) => [t.name, ...t.y]);
 const blocks = [...document.querySelectorAll("[data-moment]")];
 const visible = () => blocks.filter((e) => e.offsetHeight).map((e) => e.dataset.moment);
 seen.title = by("clients-title").textContent;
+seen.start = visible();
+choose("moment", "chosen");
 seen.first = [visible(), by("client-method").selectedOptions[0].text, models()];
 seen.scatter = [by("scatter").data[1].x, by("scatter").data[1].y, by("scatter").layout.annotations.map((a) => a.text)];
 choose("moment", "last");
@@ -309,6 +317,7 @@ def test_personal_models_work_in_a_browser(tmp_path: Path, size: str) -> None:
     seen = driven(write(tmp_path, personal(tmp_path)), PERSONAL, size)
     assert (seen["faults"], max(seen["wide"], 0)) == ([], 0)
     assert seen["title"] == "Personal models"
+    assert seen["start"] == ["last"]
     visible, method, models = seen["first"]
     assert (visible, method) == (["chosen"], "Ditto")
     # in the order of the personal model, and every other model's value of the same client

@@ -71,7 +71,12 @@ def preview(
     seen = heterogeneity(_federation(name, partition, given, dict(map(_setting, settings)), seed))
     show(seen, console())
     if out is not None:
-        save(seen, out)
+        if out.suffix == ".html":
+            from fedax.report.preview import write_preview
+
+            write_preview(seen, out)
+        else:
+            save(seen, out)
         print(f"picture: {out}")
 
 

@@ -16,6 +16,7 @@ from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
 from fedax.report.columns import Metric
+from fedax.report.conclusion import conclusion
 from fedax.report.honest import constant_row, unbalanced
 from fedax.report.personal_table import worth
 from fedax.report.summary import groups
@@ -72,8 +73,17 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
         lines.append((constant["algorithm"], *(["constant"] if unfinished else []), *held))
     columns = ("Method", *numbers)
     console.print(table(None, columns, lines, right=numbers, caption=caption))
+    for sentence in conclusion(found):
+        console.print(sentence, markup=False, highlight=False)
     for sentence in unbalanced(found):
         console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+COLUMNS = (
+    "Localised: the shared model after local steps at the client. Local only: trained without federation. Helps / "
+    "harms: the share of the clients whose personal model is better / worse than the shared one, and than training "
+    "alone; * where the signed-rank test over clients has p < 0.05."
+)
 
 
 def show_protocol(console: Console, runs: Sequence[Path]) -> None:
@@ -83,22 +93,21 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     if not lines:
         return
     about = Metric("test", metric)
-    moment = next(m for m in ("chosen", "last") if any(line["moment"] == m for line in lines))
-    there = [line for line in lines if line["moment"] == moment]  # at round 0 nobody has taken part yet
+    there = [line for line in lines if line["moment"] == "last"]  # as in the table above; the report has both
     for group in worth(there):
         here = [line for line in there if line["group"] == group]
-        console.print(_protocol_table(here, group, moment, about))
+        console.print(_protocol_table(here, group, about))
     own = {line["algorithm"] for line in lines if line["model"] == "personal"}
     without = [name for name in dict.fromkeys(line["algorithm"] for line in lines) if name not in own]
+    console.print(COLUMNS, style="dim", markup=False, highlight=False)
     if without:
-        console.print(f"No personal models: {', '.join(without)}; the shared one stands for them.", style="dim")
+        console.print(f"{', '.join(without)}: no personal models, so clients use the shared one.", style="dim")
 
 
-def _protocol_table(lines: Sequence[dict[str, Any]], group: str, moment: str, about: Metric) -> Table:
+def _protocol_table(lines: Sequence[dict[str, Any]], group: str, about: Metric) -> Table:
     percent = about.percent
-    at = "the round chosen on validation rows" if moment == "chosen" else "the last round"
     who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
-    title = f"{who}, test {about.words}{', %' if percent else ''}, {at}"
+    title = f"{who}, test {about.words}{', %' if percent else ''}, the last round"
     seeds = max(line["seeds"] for line in lines)
     caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
     rows = []

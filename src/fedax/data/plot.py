@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import Any
 
@@ -58,24 +57,10 @@ def figure(seen: Heterogeneity) -> Any:
     return made
 
 
-def page(seen: Heterogeneity) -> str:
-    """The picture and its sentences as a piece of HTML; the page around it brings plotly's script.
-
-    >>> from fedax.data import load
-    >>> from fedax.data.heterogeneity import heterogeneity
-    >>> page(heterogeneity(load("iris"))).startswith("<section")
-    True
-    """
-    sentences = "".join(f"<li>{html.escape(line)}</li>" for line in [*seen.sentences(), *_left_out(seen)])
-    chart = figure(seen).to_html(full_html=False, include_plotlyjs=False)
-    return f'<section class="federation"><h2>{html.escape(seen.title)}</h2><ul>{sentences}</ul>{chart}</section>'
-
-
 def save(seen: Heterogeneity, path: Path) -> None:
-    """Write the picture as .html, which needs nothing, or as .png, which needs matplotlib; whole or not at all."""
+    """Write the picture as .png, whole or not at all; `fedax.report.preview` writes .html."""
     check_path(path)
-    content = _document(seen).encode() if path.suffix == ".html" else _png(seen)
-    write_whole(path, content)
+    write_whole(path, _png(seen))
 
 
 def check_path(path: Path) -> None:
@@ -92,16 +77,6 @@ def check_path(path: Path) -> None:
             import matplotlib  # noqa: F401
         except ImportError:
             raise FedaxError(f"out is {path}: .png needs matplotlib, which is not installed; .html does not") from None
-
-
-def _document(seen: Heterogeneity) -> str:
-    from plotly.offline import get_plotlyjs
-
-    style = "body{font:16px system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(seen.title)}</title>'
-        f"<style>{style}</style><script>{get_plotlyjs()}</script><body>{page(seen)}</body></html>"
-    )
 
 
 def _png(seen: Heterogeneity) -> bytes:

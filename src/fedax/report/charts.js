@@ -58,24 +58,44 @@ const charts = (() => {
     };
   }
 
+  /* Whether two lists of numbers are the same up to rounding. */
+  const alike = (one, other) => one.length === other.length &&
+    one.every((a, at) => a === other[at] || Math.abs(a - other[at]) <= 1e-6 * Math.abs(a));
+
+  /* Methods whose curves of the measure coincide, in sets of two or more, each with whose models these are. */
+  function coinciding(data, { measure, shown }) {
+    return ["shared", "personal"].flatMap((whose) => {
+      const sets = [];
+      data.curves.forEach((curve, i) => {
+        const mean = curve.y[measure[whose]]?.mean;
+        if (!shown[i] || !mean?.some(number)) return;
+        const known = sets.find((set) => alike(data.curves[set.groups[0]].y[measure[whose]].mean, mean));
+        if (known) known.groups.push(i);
+        else sets.push({ whose, groups: [i] });
+      });
+      return sets.filter((set) => set.groups.length > 1);
+    });
+  }
+
   function curves(data, choice, view, height = 440) {
     const format = choice.measure.percent ? ".2%" : ".5~g";
-    const bands = [], lines = [], stops = [];
+    const bands = [], lines = [], stops = [], same = coinciding(data, choice);
     data.curves.forEach((curve, i) => {
       const x = curve.x[choice.axis];
       if (!choice.shown[i] || !x) return;
       for (const whose of ["shared", "personal"]) {
         const key = choice.measure[whose], of = curve.y[key];
-        if (!of) continue;
+        if (!of || (choice.measure.tells && !of.mean.some(Boolean))) continue;
         const label = plain(data.groups[i].label) + (whose === "personal" ? ", personal" : "");
+        const under = same.some((set) => set.whose === whose && set.groups.slice(0, -1).includes(i)); // another is on top
         const several = data.groups[i].runs > 1;
         if (several) bands.push(band(i, x, of, choice.log));
         const range = several ? ` (%{customdata[0]:${format}} to %{customdata[1]:${format}})` : "";
         lines.push({
           ...(several ? { customdata: x.map((_, at) => [of.low[at], of.high[at]]) } : {}),
           x, y: of.mean, name: label, meta: label, mode: "lines+markers",
-          line: { color: ofGroup(i), width: 2.4, dash: whose === "personal" ? "dash" : "solid" },
-          marker: { symbol: symbol(i), size: 7, maxdisplayed: 12 },
+          line: { color: ofGroup(i), width: under ? 8 : 2.4, dash: whose === "personal" ? "dash" : "solid" },
+          opacity: under ? 0.4 : 1, marker: { symbol: symbol(i), size: under ? 12 : 7, maxdisplayed: 12 },
           hovertemplate: `%{meta}<br>%{y}${range} at %{x}<extra></extra>`,
         });
         for (const stop of curve.stops) {
@@ -87,16 +107,45 @@ const charts = (() => {
         }
       }
     });
-    const y = valueAxis(choice.measure, view, choice.log ? logarithmic(lines) : {});
+    const range = choice.zoom ? zoomed(lines, choice) : null;
+    const y = valueAxis(choice.measure, view, { ...(choice.log ? logarithmic(lines, range, choice.measure) : {}), ...(range ? { range } : {}) });
     return [[...bands, ...lines, ...stops, ...goal(lines, choice.goal)],
       layout(view, height, { xaxis: axis(data.axes[choice.axis]), yaxis: y })];
   }
 
-  /* Over few decades some labels between the powers of ten, over many none. */
-  function logarithmic(lines) {
+  const least = (values) => values.reduce((a, b) => Math.min(a, b));
+  const most = (values) => values.reduce((a, b) => Math.max(a, b));
+
+  /* The range of the second half of all curves, where methods differ; null where it is nearly all there is. */
+  function zoomed(lines, { log, goal: value }) {
+    const scale = (values) => values.filter((v) => number(v) && (!log || v > 0)).map((v) => (log ? Math.log10(v) : v));
+    const all = scale(lines.flatMap((line) => line.y));
+    const late = scale(lines.flatMap((line) => {
+      const known = line.x.filter(number), from = known.length ? (least(known) + most(known)) / 2 : 0;
+      return line.y.flatMap((v, at) => (line.x[at] >= from ? [v, ...(line.customdata?.[at] ?? [])] : []));
+    }).concat(value ?? []));
+    if (!late.length) return null;
+    const low = least(late), high = most(late), edge = 0.08 * (high - low);
+    return high > low && high - low < 0.8 * (most(all) - least(all)) ? [low - edge, high + edge] : null;
+  }
+
+  /* Labels of a logarithmic axis, whole numbers of a decade, never fewer than three: a lone power of ten says little. */
+  function logarithmic(lines, range, measure) {
     const seen = lines.flatMap((line) => line.y).filter((value) => number(value) && value > 0).map(Math.log10);
-    const decades = seen.length ? seen.reduce((a, b) => Math.max(a, b)) - seen.reduce((a, b) => Math.min(a, b)) : 0;
-    return { type: "log", exponentformat: "power", dtick: decades > 2 ? Math.ceil(decades / 8) : "D2" };
+    if (!seen.length) return { type: "log" };
+    const [low, high] = range ?? [least(seen), most(seen)];
+    const every = Math.max(1, Math.ceil((high - low) / 8));
+    const marks = (digits) => Array.from({ length: Math.floor(high) - Math.floor(low) + 1 }, (_, i) => Math.floor(low) + i)
+      .filter((power) => digits.length > 1 || power % every === 0)
+      .flatMap((power) => digits.map((digit) => digit * 10 ** power))
+      .filter((value) => Math.log10(value) >= low - 1e-9 && Math.log10(value) <= high + 1e-9);
+    let tickvals = [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(marks).find((found) => found.length > 2);
+    tickvals ??= [0, 1, 2, 3].map((i) => Number((10 ** (low + (i * (high - low)) / 3)).toPrecision(3)));
+    const power = (value) => value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3);
+    const words = (value) => power(value) ? value.toExponential().replace("e", "·10<sup>").replace("+", "").replace("1·", "") + "</sup>"
+      : String(Number(value.toPrecision(3)));
+    const ticktext = tickvals.map((value) => (measure.percent ? `${Number((100 * value).toPrecision(3))}%` : words(value)));
+    return { type: "log", tickvals, ticktext };
   }
 
   /* The target as a dotted line through the picture. */
@@ -181,7 +230,7 @@ const charts = (() => {
     const traces = chosenClients(data, choice).flatMap((run) => (one ? besides : apart)(run, choice));
     const measure = { title: choice.title, percent: choice.percent };
     return [traces, layout(view, 400, {
-      xaxis: axis("Clients, worst first"), yaxis: valueAxis(measure, view), showlegend: one,
+      xaxis: axis("Clients, worst first"), yaxis: valueAxis(measure, view), showlegend: one && traces.length > 1,
       legend: { orientation: "h", x: 0.5, xanchor: "center", y: -0.2, yanchor: "top", itemclick: false, itemdoubleclick: false },
     })];
   }
@@ -251,5 +300,5 @@ const charts = (() => {
     })];
   }
 
-  return { axis, colour, curves, layout, number, ofGroup, partition, plain, scatter, sorted, symbol, valueAxis };
+  return { axis, coinciding, colour, curves, layout, number, ofGroup, partition, plain, scatter, sorted, symbol, valueAxis, zoomed };
 })();

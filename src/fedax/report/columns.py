@@ -112,16 +112,17 @@ def parse(key: str) -> Metric | None:
 
 
 def better(key: str) -> str:
-    """Which values of a metric are better: "max", "min", or nothing where none is.
+    """Which values of a metric are better: "max", "min", or nothing where none is, as for seconds, which are the
+    machine's and not the method's.
 
-    >>> better("test_accuracy"), better("personal_f1"), better("train_loss"), better("density")
-    ('max', 'max', 'min', '')
+    >>> better("test_accuracy"), better("personal_f1"), better("train_loss"), better("density"), better("seconds")
+    ('max', 'max', 'min', '', '')
     """
     metric, plain = parse(key), key.removeprefix("personal_")
     if plain in ("f1", "precision", "recall") or (metric is not None and metric.higher):
         return "max"
     less = ("recovery_error", "violation", "prox_gradient")
-    return "min" if metric or key in COUNTERS or plain in less else ""
+    return "min" if metric or (key in COUNTERS and key != "seconds") or plain in less else ""
 
 
 def title(key: str) -> str:

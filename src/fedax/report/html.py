@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -12,9 +11,12 @@ from string import Template
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.report import packing
 from fedax.report.chart_data import embed, payload
 from fedax.report.columns import STRUCTURE, parse
+from fedax.report.conclusion import conclusion
 from fedax.report.fairness import held_equal, tuned
+from fedax.report.glossary import glossary
 from fedax.report.honest import constant_row, unbalanced
 from fedax.report.markup import best, cell, swatch
 from fedax.report.personal_html import protocol_tables
@@ -25,7 +27,7 @@ from fedax.report.summary import Group, Spread, columns, flat, groups, read_all,
 from fedax.runs.files import REPORT, write_whole
 from fedax.runs.reading import RecordedRun
 
-SCRIPTS = ("target.js", "charts.js", "composite.js", "numbers.js", "script.js")
+SCRIPTS = ("unpack.js", "target.js", "charts.js", "composite.js", "numbers.js", "script.js")
 
 
 def write(folder: Path, run_folders: Iterable[Path]) -> Path:
@@ -57,35 +59,29 @@ def page(runs: list[RecordedRun], folders: Sequence[Path]) -> str:
     comparable = not obstacles(found)
     sweeps = [sweep for folder in folders if (sweep := read_sweep(folder, _labels(folder, found)))]
     protocol = protocol_tables(found, comparable=comparable)
-    return Template(_own("template.html")).substitute(
+    return Template(own("template.html")).substitute(
         title=escape(title(runs)),
-        style=_own("style.css"),
+        style=own("style.css"),
+        conclusion="".join(f"<p>{escape(sentence)}</p>" for sentence in conclusion(found)),
         setting=escape(summary(runs)),
         warnings=_warnings([*warnings(found, folders), *unbalanced(found)]),
         fairness=_fairness([held_equal(runs), *_tuned(folders)]),
         table=_table(found, comparable),
+        glossary=glossary(found, personal=bool(protocol)),
         protocol=protocol,
         quality=quality_section(found) + learnt_section(found),
         clients_title="Personal models" if protocol else "Client by client",
         clients_hidden="" if protocol else "hidden",
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
         versions=_fields(found, lambda name: name.startswith("versions.")),
-        data=embed(payload(found) | {"comparable": comparable, "sweeps": sweeps}),
-        plotly=_plotly(),
-        script="".join(map(_own, SCRIPTS)),
+        data=packing.pack(embed(payload(found) | {"comparable": comparable, "sweeps": sweeps})),
+        plotly=packing.plotly(),
+        script="".join(map(own, SCRIPTS)),
     )
 
 
-@functools.cache
-def _plotly() -> str:
-    """Plotly's script, read once: a comparison has many pages."""
-    from plotly.offline import get_plotlyjs
-
-    found: str = get_plotlyjs()
-    return found
-
-
-def _own(name: str) -> str:
+def own(name: str) -> str:
+    """A file of this room: the style, a script or a template."""
     return (files("fedax.report") / name).read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from fedax.report.markup import best, cell, swatch
 from fedax.report.personal_table import protocol, worth
 from fedax.report.summary import Group
 
-MOMENTS = {"chosen": "round chosen on validation rows", "last": "last round"}
+MOMENTS = {"last": "last round", "chosen": "round chosen on validation rows"}
 CLIENTS = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}
 STATISTICS = {
     "weighted": "Weighted mean",
@@ -22,11 +22,6 @@ STATISTICS = {
     "best": "Best tenth",
 }
 OTHERS = {"shared": "Personal against shared", "local": "Personal against local"}
-HINT = """<p class="hint">Weighted mean: by test rows; elsewhere every client counts the same. ±: 95 % confidence
-interval over seeds. Deviation: between clients. Localised: the shared model after local steps at the client. Local:
-trained without federation. Helped and harmed: the shares of clients whose personal model is better and worse than the
-other; p: Wilcoxon's signed-rank test over clients, the largest over seeds. Bold: the best among methods whose runs
-all finished.</p>"""
 Line = dict[str, Any]
 
 
@@ -46,7 +41,7 @@ def protocol_tables(groups: Sequence[Group], *, comparable: bool = True) -> str:
             tables += _table(caption, inside, named, f"test_{metric}", comparable)
         if tables:
             shown += f'<div data-moment="{moment}">{tables}</div>'
-    return shown and shown + HINT
+    return shown
 
 
 def _table(caption: str, lines: list[Line], named: dict[str, tuple[int, Group]], key: str, comparable: bool) -> str:

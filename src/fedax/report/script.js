@@ -1,7 +1,15 @@
 /* The controls: they say what is shown, and every change draws the pictures it concerns again. */
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+const ready = (async () => {
   const element = (id) => document.getElementById(id);
+  let data;
+  try {
+    const plotly = document.createElement("script");
+    [data, plotly.textContent] = await Promise.all([unpack("data").then(JSON.parse), unpack("plotly")]);
+    document.head.append(plotly);
+  } catch (error) {
+    element("failed").hidden = false;
+    throw error;
+  }
   /* Never changed between drawings: Plotly starts a chart anew then, and two such at once never end. */
   const config = {
     responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
@@ -35,14 +43,32 @@
 
   const swatchOf = (i) => `swatch c${i % 8} s${i % 7}`;
 
+  const pressed = (id) => element(id).getAttribute("aria-pressed") === "true";
+
+  /* What the lines, bands and marks of the curves mean, as far as there are any. */
+  function curveNote(measure, choice) {
+    const groups = data.groups.filter((_, i) => shown[i]), several = groups.some((group) => group.runs > 1);
+    const stopped = data.curves.some((curve, i) => shown[i] && curve.stops.length);
+    const models = { shared: "shared models", personal: "personal models" };
+    const same = charts.coinciding(data, choice).map((set) =>
+      `The curves of ${set.groups.map((i) => data.groups[i].label).join(" and ")} coincide: their ${models[set.whose]} have the same values.`);
+    return [
+      ...same, several ? "Line: mean over seeds. Band: from the lowest seed to the highest." : "",
+      stopped ? "A cross marks where a run stopped early; from there on the line is the mean of the seeds that went on." : "",
+      choice.goal === null ? "" : "Dotted: the target below.",
+    ].filter(Boolean).join(" ");
+  }
+
   const goals = {}; // the reader's targets, by measure
   function drawCurves() {
     const place = element("curve-measure").value, measure = data.measures[place];
     const goal = goals[place] ?? target.usual(data, measure);
     const choice = {
       shown, measure, axis: element("curve-axis").value, goal: goal === null ? null : goal / (measure.percent ? 100 : 1),
-      log: element("curve-log").getAttribute("aria-pressed") === "true",
+      log: pressed("curve-log"), zoom: pressed("curve-zoom"),
     };
+    element("curve-zoom").hidden = !charts.curves(data, { ...choice, zoom: true }, view())[1].yaxis.range;
+    element("curve-note").textContent = curveNote(measure, choice);
     element("curves").setAttribute("aria-label", `${measure.title} against ${data.axes[choice.axis]}${ends(measure)}`);
     draw("curves", charts.curves(data, choice, view()));
     drawDiagnostics();
@@ -60,7 +86,9 @@
     return said.map((words) => `; ${words}`).join("");
   }
 
-  const diagnostics = data.measures.filter((measure) => measure.tells);
+  const tells = (measure) => data.curves.some((curve) =>
+    [measure.shared, measure.personal].some((key) => curve.y[key]?.mean.some(Boolean)));
+  const diagnostics = data.measures.filter((measure) => measure.tells && tells(measure)); // none that is 0 throughout
   function drawDiagnostics() {
     const axis = element("curve-axis").value;
     diagnostics.forEach((measure, i) => {
@@ -70,8 +98,10 @@
   }
 
   /* Whether a logarithmic axis leaves nothing out. */
-  const positive = (measure) => data.curves.every((curve) => [measure.shared, measure.personal].every((key) =>
-    (curve.y[key]?.mean ?? []).every((value) => value === null || value > 0)));
+  const positive = (measure) => data.curves.every((curve) => [measure.shared, measure.personal].every((key) => {
+    const known = (curve.y[key]?.mean ?? []).filter((value) => value !== null);
+    return known.every((value) => value > 0) || !known.some(Boolean); // a line of zeros is left out
+  }));
 
   function drawProgress() {
     const measure = data.measures[element("progress-measure").value];
@@ -94,7 +124,8 @@
     element("target-name").textContent = `${measure.title}${unit && ", %"}`;
     const lines = target.costs(data, measure, goal).filter((line) => shown[line.group]);
     const met = lines.filter((line) => line.at >= 0);
-    const least = Object.keys(data.axes).map((_, i) => {
+    const least = Object.keys(data.axes).map((axis, i) => {
+      if (axis === "seconds") return null; // the machine's
       const spent = met.map((line) => line.spent[i]).filter((value) => value !== null);
       return data.comparable && new Set(spent).size > 1 ? Math.min(...spent) : null;
     });
@@ -186,16 +217,18 @@
       label.append(box, swatch, group.label);
       element("methods").append(label);
     });
+    element("key").hidden = !data.measures.some((measure) => measure.shared && measure.personal);
   }
 
   function setUpCurves() {
     fill(element("curve-measure"), data.measures.map((measure, i) => [i, measure.title]));
     fill(element("curve-axis"), Object.entries(data.axes));
-    const log = element("curve-log");
-    log.addEventListener("click", () => {
-      log.setAttribute("aria-pressed", log.getAttribute("aria-pressed") !== "true");
-      drawCurves();
-    });
+    for (const id of ["curve-zoom", "curve-log"]) {
+      element(id).addEventListener("click", () => {
+        element(id).setAttribute("aria-pressed", !pressed(id));
+        drawCurves();
+      });
+    }
     for (const id of ["curve-measure", "curve-axis"]) element(id).addEventListener("change", drawCurves);
     const heads = Object.values(data.axes).map((title) => cell("th", title, { scope: "col" }));
     element("target-heads").append(...heads);
@@ -222,7 +255,7 @@
     fill(element("client-method"), [...methods.map((i) => [i, data.groups[i].label]), ["", "all that are shown"]]);
     element("client-method").value = own ? own.group : "";
     fill(element("client-group"), Object.entries(groups).filter(([name]) => name === "all" || has(name)));
-    const kept = Object.entries({ chosen: "round chosen on validation rows", last: "last round" });
+    const kept = Object.entries({ last: "last round", chosen: "round chosen on validation rows" });
     fill(element("moment"), kept.filter(([name]) => runs.some((run) => run.moments[name])));
     for (const id of ["client-measure", "client-seed", "client-method", "client-group", "moment"]) {
       element(id).addEventListener("change", drawClients);

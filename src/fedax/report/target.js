@@ -1,4 +1,3 @@
-"use strict";
 /* What reaching a target costs: the first evaluated round at which a curve, the mean over seeds, meets it. */
 const target = (() => {
   const number = (value) => typeof value === "number" && Number.isFinite(value);
