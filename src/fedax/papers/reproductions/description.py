@@ -12,6 +12,7 @@ figures                             the paper's numbers: values by method, and t
 claim                               larger = or smaller = this, than = that (a quantity, a method or a number), or
                                     at_least =, at_most = where the paper names a best one, which a tie leaves so
 aside = true                        of a group of figures or a claim: shown and judged, but not counted
+scale                               of a group of figures or a claim: asked for at this scale alone
 reading                             where the verdict is about a reading of the paper that is not what it prints: which
 """
 
@@ -70,6 +71,7 @@ class Quantity(DescriptionTable):
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
     over: the mean over the last so many rounds.
     best: the best evaluated round instead of the last.
+    each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
     minus: the same with some fields set anew, to be taken off.
 
     >>> str(Quantity(method="FedAvg", part="i.i.d.", model="localised", metric="test_accuracy"))
@@ -85,6 +87,7 @@ class Quantity(DescriptionTable):
     quickest: bool = False
     over: int | None = None
     best: bool = False
+    each_round: bool = False
     minus: dict[str, Any] | None = None
 
     @property
@@ -102,6 +105,8 @@ class Quantity(DescriptionTable):
             words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
         if self.best:
             words += ", best round"
+        if self.each_round:
+            words += " a round"
         if self.over is not None:
             words += f", last {self.over} rounds"
         if self.group == "unseen":
@@ -118,13 +123,17 @@ class Quantity(DescriptionTable):
 
 
 class Figure(DescriptionTable):
-    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio; `aside` is not counted."""
+    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio; `aside` is not counted.
+
+    scale: the one at which it is asked for, where it is not both.
+    """
 
     quantity: Quantity
     value: float
     tolerance: float | None = None
     factor: float | None = None
     aside: bool = False
+    scale: Scale | None = None
 
     @model_validator(mode="after")
     def _is_judged(self) -> Figure:
@@ -134,13 +143,14 @@ class Figure(DescriptionTable):
 
 
 class PaperClaim(DescriptionTable):
-    """A sentence of the paper about two quantities, or one and a number; `aside` is not counted."""
+    """A sentence of the paper about two quantities, or one and a number; `aside` and `scale` as of a figure."""
 
     says: str
     left: Quantity
     relation: Relation
     right: Quantity | float
     aside: bool = False
+    scale: Scale | None = None
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -246,8 +256,9 @@ class Reproduction(DescriptionTable):
             both = [quantity, *[q for q in [quantity.subtrahend()] if q is not None]]
             return all(any(q.part in (None, part) and q.method in m for part, m in there.items()) for q in both)
 
-        figures = [figure for figure in self.figures if run(figure.quantity)]
-        return figures, [claim for claim in self.claims if all(map(run, claim.quantities))]
+        figures = [figure for figure in self.figures if figure.scale in (None, scale) and run(figure.quantity)]
+        claims = [claim for claim in self.claims if claim.scale in (None, scale) and all(map(run, claim.quantities))]
+        return figures, claims
 
     def quantities(self, scale: Scale) -> list[Quantity]:
         """All that figures and claims ask for at a scale."""
@@ -297,8 +308,10 @@ def described(name: str, table: Mapping[str, Any]) -> Reproduction:
 
 def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Figure]:
     """One figure for each method of a group."""
-    judged = {key: group[key] for key in ("tolerance", "factor", "aside") if key in group}
-    about = {key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside")}
+    judged = {key: group[key] for key in ("tolerance", "factor", "aside", "scale") if key in group}
+    about = {
+        key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside", "scale")
+    }
     for method, value in group["values"].items():
         yield Figure(quantity=Quantity(**{**common, **about, "method": method}), value=value, **judged)
 
@@ -306,7 +319,7 @@ def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Fi
 def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[str]) -> Iterator[PaperClaim]:
     """One claim for each of the things that it is larger or smaller than; for each part, where it names none."""
     relation = next(known for known in RELATIONS if known in one)
-    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", *RELATIONS)}
+    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", "scale", *RELATIONS)}
     several = one["than"] if isinstance(one["than"], list) else [one["than"]]
     for other in several:
         named = any("part" in side for side in (about, one[relation], other) if isinstance(side, Mapping))
@@ -316,7 +329,8 @@ def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[s
             assert isinstance(left, Quantity)
             says = one.get("says") or _sentence(left, relation, right)
             says = f"{part}: {says}" if part and "says" in one else says
-            yield PaperClaim(says=says, left=left, relation=relation, right=right, aside=one.get("aside", False))
+            counted = {key: one[key] for key in ("aside", "scale") if key in one}
+            yield PaperClaim(says=says, left=left, relation=relation, right=right, **counted)
 
 
 def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:

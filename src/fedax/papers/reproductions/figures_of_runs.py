@@ -90,6 +90,11 @@ def value(quantity: Quantity, run: RecordedRun) -> float:
     if quantity.best:
         there = [float(row[metric]) for row in run.rows if metric in row]
         return (max if better(metric) == "max" else min)(there, default=math.nan)
+    if quantity.each_round:
+        begun = [row for row in run.rows if row["round"] > 0 and metric in row]
+        if len(begun) < 2:
+            return math.nan
+        return float(begun[-1][metric] - begun[0][metric]) / (begun[-1]["round"] - begun[0]["round"])
     if quantity.over is not None and run.rows:
         first = run.rows[-1]["round"] - quantity.over
         return statistics.fmean(float(row[metric]) for row in run.rows if row["round"] > first and metric in row)
