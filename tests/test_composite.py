@@ -69,7 +69,7 @@ def test_pfedfbe_keeps_the_last_theta_of_a_clients_own_round(x64):
     federation = rows(0, 1, 60, 20, TRUTH)
     problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.1))
     before = fedax.simulate(problem, federation, fedax.PFedFBE(lr=0.15, lam=4.0), rounds=3, eval_every=3)
-    after = fedax.simulate(problem, federation, fedax.PFedFBE(lr=0.15, lam=4.0, own="last"), rounds=4, eval_every=4)
+    after = fedax.simulate(problem, federation, fedax.PFedFBE(lr=0.15, lam=4.0, own="rounds"), rounds=4, eval_every=4)
     np.testing.assert_allclose(after.personal(0)["w"], before.personal(0)["w"], atol=1e-12)
 
 

@@ -10,7 +10,7 @@ Objective:  min over w of  (1/n) sum_i F_i(w),  F_i the forward-backward envelop
     server:  w <- mean_i(w_i)
 
 The client's own model is exactly sparse or low-rank either way: own="server", the default, is eq. 8's, theta at the
-server's w with the full local gradient, so that a client keeps nothing; own="last" is the last theta that the client's
+server's w with the full local gradient, so that a client keeps nothing; own="rounds" is the last theta that the client's
 own rounds computed in Algorithm 1, at its own w_i, which it keeps. The paper does not say which one it reports. (Eq. 8
 prints the gradient without its 1/lam; eq. 5, 6 and 9 have it.) lam must exceed the smoothness L of f_i for a smooth
 envelope; 1/lam is the personal step's length, so a larger lam means less personalisation. With one client the
@@ -37,9 +37,9 @@ class PFedFBE(Algorithm):
     lam: inverse of the personal step's length, above 0; above the smoothness L of the clients' losses.
     hessian: "exact", "finite-difference" or "none".
     spacing: t of the finite difference, above 0.
-    own: the client's own model is theta at the "server"'s w, or the "last" theta of its own rounds.
+    own: a client's own model is found from the "server"'s w, or is the last theta of its local "rounds".
 
-    Sends w down and w_i - w up (d floats each way); a client keeps nothing, or with own="last" its theta.
+    Sends w down and w_i - w up (d floats each way); a client keeps nothing, or with own="rounds" its theta.
 
     >>> PFedFBE(lr=5e-4, lam=2000.0)
     PFedFBE(lr=0.0005, lam=2000.0, hessian='exact', spacing=0.001, own='server')
@@ -49,7 +49,7 @@ class PFedFBE(Algorithm):
     lam: float = number("(0, inf)", example=5.0, tune=WEIGHT, around=20.0)
     hessian: str = choice("exact", "finite-difference", "none", default="exact")
     spacing: float = number("(0, inf)", default=1e-3)
-    own: str = choice("server", "last", default="server")
+    own: str = choice("server", "rounds", default="server")
 
     composite = True
     personalised = True
@@ -61,7 +61,7 @@ class PFedFBE(Algorithm):
         return step
 
     def client_init(self, w: Vector) -> Any:
-        return w if self.own == "last" else ()
+        return w if self.own == "rounds" else ()
 
     def begin(self, w: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
         return w, client
@@ -71,7 +71,7 @@ class PFedFBE(Algorithm):
         theta = self.theta(w, oracle)
         u = w - theta
         g: Vector = self.lam * u - self._curvature(w, u, oracle)
-        return w - self.lr * g, theta if self.own == "last" else ()
+        return w - self.lr * g, theta if self.own == "rounds" else ()
 
     def _curvature(self, w: Vector, u: Vector, oracle: Any) -> Any:
         """H(w) u on the second minibatch."""
@@ -90,10 +90,10 @@ class PFedFBE(Algorithm):
         return w + delta
 
     def personal(self, w: Vector, client: Any, oracle: Any) -> Vector:
-        return client if self.own == "last" else self.theta(w, oracle.full)
+        return client if self.own == "rounds" else self.theta(w, oracle.full)
 
     def join(self, w: Vector, client: Any, oracle: Any, steps: Any) -> Any:
-        return self.theta(w, oracle.full) if self.own == "last" else client
+        return self.theta(w, oracle.full) if self.own == "rounds" else client
 
     def advice(self, ctx: Context, smoothness: Any) -> str | None:
         if self.lam > (estimate := smoothness()):
