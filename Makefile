@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo patients test test-fast test-optimised test-network lint bench federation clean
+.PHONY: setup demo dist patients test test-fast test-optimised test-network lint bench federation clean
 
 setup: $(VENV)/.core
 
@@ -54,6 +54,15 @@ patients: $(VENV)/.core  ## twelve hospitals' table: a sparse model, personal mo
 
 federation: $(VENV)/.flower  ## three hospitals and a server on this machine, over TLS: a model, and its report
 	$(BIN)/python examples/hospitals/federation.py
+
+dist: $(VENV)/.core  ## wheel and sdist in dist/, checked, and the demo run from the wheel in an environment of its own
+	rm -rf dist build $(VENV)/dist
+	$(INSTALL) build twine
+	$(BIN)/python -m build --quiet --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv $(VENV)/dist
+	$(VENV)/dist/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd $(VENV)/dist && bin/fedax demo --quiet --out demo-run
 
 clean:
 	rm -rf $(VENV) runs

@@ -521,3 +521,10 @@ class Mine(Algorithm):
     def update(self, x, delta, ctx):
         return x + delta
 """
+
+
+def test_a_shell_completes_commands(monkeypatch, capsys):
+    for name, value in {"_FEDAX_COMPLETE": "complete_bash", "COMP_WORDS": "fedax rep", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert invoke([]) == 0
+    assert capsys.readouterr().out.split() == ["reproduce", "report"]

@@ -72,7 +72,9 @@ PAPERS = {
     fedax.PFedFBE(lr=0.1, lam=5.0): ("d", "d", "0", 3),
     fedax.PFedFBE(lr=0.1, lam=5.0, hessian="none"): ("d", "d", "0", 1),
     fedax.PFedFBE(lr=0.1, lam=5.0, own="rounds"): ("d", "d", "d", 3),
-    make(fedax.PFedMe, inner_steps=7): ("d", "d", "0", 7),
+    fedax.PerFedAvg(lr=0.1, alpha=0.1, order="two-steps"): ("d", "d", "d", 2),
+    make(fedax.PFedMe, inner_steps=7): ("d", "d", "d", 7),
+    make(fedax.PFedMe, inner_steps=7, own="server"): ("d", "d", "0", 7),
 }
 
 
@@ -453,6 +455,7 @@ def test_a_crash_is_a_failed_check_and_no_end():
     report = check_algorithm(Crashes(lr=0.05), checks=CHEAP)
     assert [c.status for c in report.checks] == ["failed"] * 3 + ["passed"]
     assert all("RuntimeError: boom" in c.detail and "and more" not in c.detail for c in report.failed)
+    assert all("Crashes.step (" in c.detail and "To mend it:" in c.detail for c in report.failed)
 
 
 def test_a_report_reads_like_a_table():

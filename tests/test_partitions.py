@@ -27,6 +27,7 @@ from fedax.data.partitions.registry import (
     DirichletSize,
     FeatureShift,
     FromFlower,
+    LabelGroups,
     Pathological,
     Shards,
     partition,
@@ -126,6 +127,25 @@ def test_dirichlet_labels_leave_no_row_out_and_sizes_are_equal(y, data, exponent
     assert np.sort(np.concatenate(blocks(federation))).tolist() == list(range(len(y)))
     assert np.ptp(federation.train.count) <= 1
     assert same(federation, rule.divide(numbered(y), seed=seed))
+
+
+def test_dirichlet_labels_leave_rows_out_where_clients_take_fewer():
+    federation = DirichletLabels(4, 0.05, rows=6).divide({"y": np.arange(100) % 10})
+    assert federation.train.count.tolist() == [6] * 4
+
+
+@quick
+@given(clients=st.integers(1, 30), rows=st.none() | st.integers(2, 8), seed=seeds)
+def test_label_groups_are_the_published_pairs(clients, rows, seed):
+    federation = LabelGroups(clients, rows=rows).divide({"y": np.arange(400) % 10}, seed=seed)
+    counts = federation.label_counts()
+    held = [tuple(np.flatnonzero(row).tolist()) for row in counts]
+    assert set(held) <= {(0, 5), (1, 6), (2, 7), (3, 8), (4, 9)}
+    of_group = [held.count(pair) for pair in set(held)]
+    assert max(of_group) - min(of_group) <= 1
+    assert np.ptp(counts[counts > 0]) <= (40 if rows is None else 0)
+    if rows is not None:
+        assert (counts.sum(axis=1) == rows // 2 * 2).all()
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.6, 5.0])
@@ -452,6 +472,9 @@ TWO = numbered(np.arange(20) % 2)
         (lambda: DirichletSize(2, 0), "alpha is 0: it must be a finite number above 0"),
         (lambda: DirichletSize(2, -1.0), "alpha is -1.0: it must be a finite number above 0"),
         (lambda: DirichletSize(2, float("nan")), "alpha is nan: it must be a finite number above 0"),
+        (lambda: LabelGroups(2, 3).divide(TWO), "labels is 3: it must divide the data's 2 labels"),
+        (lambda: LabelGroups(2, 2, 99).divide(TWO), "2 of them share a label with 49 rows each"),
+        (lambda: DirichletLabels(2, 0.5, 11).divide(TWO), "rows is 11: it must be at most 10, for 20 rows"),
         (lambda: DirichletLabels(2, 0), "alpha is 0: it must be a finite number above 0"),
         (lambda: DirichletLabels(21, 1.0).divide(TWO), "clients is 21: it must be at most the number of rows, 20"),
         (lambda: DirichletLabels(2, 1.0).divide({"x": TWO["x"]}), "divides rows by their labels"),

@@ -43,37 +43,43 @@ def ditto(task, *, lr, lam, personal_lr):
         yield x, v
 
 
-def pfedme(task, *, lr, lam, inner_lr, inner_steps, beta):
+def pfedme(task, *, lr, lam, inner_lr, inner_steps, beta, own="rounds"):
     def theta(i, w):
         z = w
         for _ in range(inner_steps):
             z = z - inner_lr * (task.gradient(i, z) + lam * (z - w))
         return z
 
-    x = task.x0
+    x, kept = task.x0, np.tile(task.x0, (task.clients, 1))
     for cohort in task.cohorts:
         ends = []
         for i in cohort:
             w = x
             for _ in range(task.steps[i]):
-                w = w - lr * lam * (w - theta(i, w))
+                kept[i] = theta(i, w)
+                w = w - lr * lam * (w - kept[i])
             ends.append(w)
         x = (1 - beta) * x + beta * np.mean(ends, axis=0)
-        yield x, np.array([theta(i, x) for i in range(task.clients)])
+        yield x, np.array([theta(i, x) for i in range(task.clients)]) if own == "server" else kept
 
 
 def perfedavg(task, *, lr, alpha, order="exact"):
-    x = task.x0
+    x, kept = task.x0, np.tile(task.x0, (task.clients, 1))
     for cohort in task.cohorts:
         ends = []
         for i in cohort:
             w = x
             for _ in range(task.steps[i]):
-                g = task.gradient(i, w - alpha * task.gradient(i, w))
+                a = w - alpha * task.gradient(i, w)
+                g = task.gradient(i, a)
+                if order == "two-steps":
+                    w = kept[i] = a - lr * g
+                    continue
                 w = w - lr * (g - (0 if order == "first" else alpha) * task.A[i] @ g)
             ends.append(w)
         x = np.mean(ends, axis=0)
-        yield x, np.array([x - alpha * task.gradient(i, x) for i in range(task.clients)])
+        adapted = np.array([x - alpha * task.gradient(i, x) for i in range(task.clients)])
+        yield x, kept if order == "two-steps" else adapted
 
 
 METHODS = {
@@ -116,15 +122,22 @@ def ditto_mutants():
 
 
 def pfedme_mutants():
-    pull, outer = "+ self.lam * (theta - w)", "self.lam * (w - self.theta(w, oracle))"
+    pull, outer = "+ self.lam * (theta - w)", "self.lam * (w - theta))"
+    here = 'theta if self.own == "rounds" else own'
     yield "sign of the pull", {pull: "- self.lam * (theta - w)"}
     yield "pull never applied", {pull: ""}
-    yield "lam forgotten in w's step", {outer: "w - self.theta(w, oracle)"}
-    yield "sign of w's step", {outer: "self.lam * (self.theta(w, oracle) - w)"}
-    yield "theta for w", {f"w - self.lr * ({outer})": "self.theta(w, oracle)"}
+    yield "lam forgotten in w's step", {outer: "w - theta)"}
+    yield "sign of w's step", {outer: "self.lam * (theta - w))"}
+    yield "theta for w", {f"w - self.lr * ({outer}": "theta"}
+    yield "w kept for theta", {here: here.replace("theta", "w")}
+    yield "theta not kept", {here: "own"}
     yield "beta forgotten", {"x + self.beta * delta": "x + delta"}
     yield "one inner step", {"repeat(self.inner_steps,": "repeat(1,"}
-    yield "the shared model reported as personal", {"return self.theta(x, oracle.full)": "return x"}
+    yield (
+        "the shared model reported as personal",
+        {'client if self.own == "rounds" else self.theta(x, oracle.full)': "x"},
+        {"own": "server"},
+    )
 
 
 def perfedavg_mutants():
@@ -133,7 +146,7 @@ def perfedavg_mutants():
     yield "Hessian never applied", {curved: "g"}
     yield "alpha forgotten", {curved: curved.replace("self.alpha * ", "")}
     yield "Hessian at the adapted point's gradient", {"self._curvature(w, g,": "self._curvature(w, oracle.grad(w),"}
-    yield "gradient at w", {"oracle.grad(self.adapted(w, oracle.fresh(1)))": "oracle.grad(w)"}
+    yield "gradient at w", {"g = oracle.grad(a)": "g = oracle.grad(w)"}
     yield "adapted uphill", {"return w - self.alpha * oracle.grad(w)": "return w + self.alpha * oracle.grad(w)"}
     yield "half the difference", {"(2 * self.delta)": "self.delta"}, {"order": "hessian-free"}
     yield (
@@ -141,7 +154,10 @@ def perfedavg_mutants():
         {'if self.order == "first":\n            return': "if False:\n            return"},
         {"order": "first"},
     )
-    yield "the shared model reported as personal", {"return self.adapted(w, oracle.full)": "return w"}
+    yield "the shared model reported as personal", {"client if self.keeps else self.adapted(w, oracle.full)": "w"}
+    two = {"order": "two-steps"}
+    yield "the second step from w", {"return a - self.lr * g": "return w - self.lr * g"}, two
+    yield "own model not kept", {"w if self.keeps else client": "client"}, two
 
 
 MUTANTS = [
@@ -154,7 +170,11 @@ MUTANTS = [
     }.items()
     for what, snippets, *more in mutants()
 ]
-VARIANTS = [(name, {}) for name in METHODS] + [("PerFedAvg", {"order": o}) for o in ("first", "hessian-free")]
+VARIANTS = [
+    *((name, {}) for name in METHODS),
+    *(("PerFedAvg", {"order": order}) for order in ("first", "hessian-free", "two-steps")),
+    ("PFedMe", {"own": "server"}),
+]
 
 
 def examine(cls, method, more):

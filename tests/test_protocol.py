@@ -114,6 +114,33 @@ def test_a_newcomer_of_apfl_follows_equation_7(x64):
     np.testing.assert_allclose(vector(result.personal(int(late))), 0.3 * v + 0.7 * shared, rtol=1e-10)
 
 
+def test_schedules_begin_again_for_newcomers_who_ask_for_it(x64):
+    whole, ends = federation(), []
+    options = {**OPTIONS, "batch_size": None, "join_steps": 5, "unseen": 0.17}
+    falling = fedax.schedules.Exponential(0.05, 0.5)
+    for lr, restarts in ((falling, True), (falling, False), (0.05, False), (0.05 * 0.5**4, False)):
+        result = fedax.simulate(LEAST_SQUARES, whole, fedax.LocalOnly(lr=lr), join_restarts=restarts, **options)
+        (late,) = np.flatnonzero(result.by_client.unseen)
+        ends.append(vector(result.personal(int(late))))
+    np.testing.assert_allclose(ends[0], ends[2], rtol=1e-12)  # of LocalOnly's newcomers, whom nobody else's rates move
+    np.testing.assert_allclose(ends[1], ends[3], rtol=1e-12)
+
+
+def test_before_averaging_a_model_of_apfl_mixes_with_its_clients_own_w(x64):
+    whole, lr, a = federation(), 0.05, 0.3
+    options = {**OPTIONS, "batch_size": None, "before_averaging": True}
+    result = fedax.simulate(LEAST_SQUARES, whole, fedax.APFL(lr=lr, alpha=a), **options)
+    losses = result.by_client.moments["last"].get("before", "test", "loss")
+    for i in range(whole.clients):
+        rows, test, w = whole.client(i), whole.client(i, "test"), vector(result.model)
+        v = (vector(result.personal(i)) - (1 - a) * w) / a
+        gradient = lambda z, rows=rows: rows["x"].T @ (rows["x"] @ z - rows["y"]) / len(rows["y"])  # noqa: E731
+        for _ in range(3):
+            w, v = w - lr * gradient(w), v - lr * a * gradient(a * v + (1 - a) * w)
+        mixed = a * v + (1 - a) * w
+        assert losses[i] == pytest.approx(np.mean((test["x"] @ mixed - test["y"]) ** 2) / 2, rel=1e-9)
+
+
 def test_the_localised_model_is_the_shared_one_after_k_steps(x64):
     whole = federation()
     result = fedax.simulate(

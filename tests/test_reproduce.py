@@ -24,8 +24,9 @@ from fedax.experiments.resuming import recall
 from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, saving
 from fedax.papers.reproductions import docs_page as page
 from fedax.papers.reproductions.a9a_table import METHODS
-from fedax.papers.reproductions.description import Quantity, Scale, described
+from fedax.papers.reproductions.description import Quantity, Scale
 from fedax.papers.reproductions.figures_of_runs import quickest, spread
+from fedax.papers.reproductions.library import described
 from fedax.papers.reproductions.merging import merged
 from fedax.papers.reproductions.reproducing import carry_out
 from fedax.papers.reproductions.special import MEASURES

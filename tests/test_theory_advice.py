@@ -29,6 +29,7 @@ from fedax.papers.reproductions.a9a_table import problem as logistic
 from fedax.papers.theory import Constants, Estimate, Work, advise, estimate, lower_bound_instance
 from fedax.papers.theory.advice import with_theorem
 from fedax.papers.theory.drawings import PICTURES
+from fedax.papers.theory.trial import Trial
 from fedax.regularizers import L1, SquaredL2
 from fedax.vectors import Vector
 
@@ -315,7 +316,40 @@ def test_advise_prints_and_applies(tmp_path, capsys):
     assert "it goes with --apply" in capsys.readouterr().err
 
 
-def test_what_apply_writes_is_the_theorems_for_the_local_steps_it_writes(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def theorem_is_taken(monkeypatch):
+    """No short run: the theorem's settings are as good as any."""
+    as_good = Trial(rounds=10, by_theorem=1.0, by_found=1.0, factor=1.0, found=9.0, theorem=True)
+    monkeypatch.setattr(fedax.papers.theory.trial, "trial", lambda *args, **options: as_good)
+
+
+def test_a_rate_that_training_rows_prefer_is_taken_and_applied(tmp_path, capsys, monkeypatch):
+    """A theorem with L = 1,000 asks for steps that hardly move; the labels of test rows have no part in it."""
+    monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(L=1000.0))
+    file = tmp_path / "slow.toml"
+    file.write_text(FLOWERS.replace("lr = 9.0", 'lr = { kind = "exponential", initial = 0.3, decay = 0.99 }'))
+    assert invoke(["advise", str(file), "--apply"]) == 0
+    shown = capsys.readouterr().out
+    found = float(re.search(r"FedAvg: lr = (\S+) is taken: after 10 rounds, training loss", shown).group(1))
+    assert "10 rounds favour large rates" in shown
+    assert "local_steps = 4, rounds = 20, as they were" in shown
+    lr = read(tmp_path / "slow-advised.toml").algorithm[0].options["lr"]
+    assert lr == {"kind": "exponential", "initial": found, "decay": 0.99}
+    assert "# FedAvg: a short run on training rows" in (tmp_path / "slow-advised.toml").read_text()
+
+
+def test_the_theorem_of_a_variant_is_asked_and_not_that_of_the_default(tmp_path, capsys, monkeypatch, theorem_is_taken):
+    monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known())
+    file = tmp_path / "variant.toml"
+    file.write_text(FLOWERS.replace('name = "FedAvg"', 'name = "FedAc"\nmu = 0.1\nvariant = "II"'))
+    assert invoke(["advise", str(file), "--apply"]) == 0
+    assert "FedAc, variant II" in capsys.readouterr().out
+    assert "# FedAc, variant II: Theorem 3.1(b)" in (tmp_path / "variant-advised.toml").read_text()
+
+
+def test_what_apply_writes_is_the_theorems_for_the_local_steps_it_writes(
+    tmp_path, capsys, monkeypatch, theorem_is_taken
+):
     monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(sigma=0.02))
     file, out = tmp_path / "two.toml", tmp_path / "better.toml"
     deper = '\n[[algorithm]]\nname = "FedDeper"\nlr = 0.1\nrho = 0.1\n'
@@ -398,7 +432,7 @@ class Silent(fedax.FedAvg):
 """
 
 
-def test_a_theorem_of_your_own_is_advised_and_applied(tmp_path, capsys, monkeypatch):
+def test_a_theorem_of_your_own_is_advised_and_applied(tmp_path, capsys, monkeypatch, theorem_is_taken):
     monkeypatch.setattr(fedax.papers.theory, "estimate", lambda *args, **options: known(zeta=0.5))
     (tmp_path / "methods.py").write_text(MINE)
     file = tmp_path / "own.toml"

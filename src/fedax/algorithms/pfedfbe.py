@@ -10,8 +10,8 @@ Objective:  min over w of  (1/n) sum_i F_i(w),  F_i the forward-backward envelop
     server:  w <- mean_i(w_i)
 
 The client's own model is exactly sparse or low-rank either way: own="server", the default, is eq. 8's, theta at the
-server's w with the full local gradient, so that a client keeps nothing; own="rounds" is the last theta that the client's
-own rounds computed in Algorithm 1, at its own w_i, which it keeps. The paper does not say which one it reports. (Eq. 8
+server's w with the full local gradient, so that a client keeps nothing; own="rounds" is the last theta that Algorithm 1
+computed in the client's own rounds, at its own w_i, which it keeps. The paper does not say which one it reports. (Eq. 8
 prints the gradient without its 1/lam; eq. 5, 6 and 9 have it.) lam must exceed the smoothness L of f_i for a smooth
 envelope; 1/lam is the personal step's length, so a larger lam means less personalisation. With one client the
 stationary points are those of f + psi.

@@ -12,8 +12,11 @@ Objective:  min over w of  (1/n) sum_i F_i(w),  F_i(w) = min over theta of f_i(t
 lam (w - theta) is the envelope's gradient. In the listing all clients work and a sample of them sends; here the sample
 alone works, which gives the same x. The paper asks for theta up to an accuracy and leaves the way there open. Here it
 is `inner_steps` gradient steps of rate `inner_lr`, all on the step's minibatch, from theta = w (the authors' program
-starts at the theta before). The client's own model is theta, not w: found from the server's x with the full local
-gradient, so that a client keeps nothing and one that joins late needs nothing.
+starts at the theta before).
+
+The client's own model is theta, not w: the last one that its local rounds found, at its own w_i (own = "rounds"), which
+the client keeps. A client that joins late finds it from the server's x with the full local gradient; own = "server" is
+this rule for every client, who then keeps nothing.
 
 One inner step with lam inner_lr = 1 is FedAvg. With the inner problem solved, lam (w - theta) = grad f_D(theta),
 which goes to grad f_D(w) as 1/lam when lam grows: FedAvg again.
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import WEIGHT, Algorithm, Context, Oracle, Rate, algorithm, integer, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Oracle, Rate, algorithm, choice, integer, number, rate
 from fedax.algorithms.claims import Reduction
 from fedax.vectors import Vector, repeat
 
@@ -37,11 +40,12 @@ class PFedMe(Algorithm):
     inner_lr: rate of the inner steps, above 0 and below 2/(L + lam).
     inner_steps: inner steps a local step, at least 1.
     beta: server rate, above 0; 1 takes the plain mean of the clients' w.
+    own: a client's own model is the last theta of its local "rounds", or is found from the "server"'s x.
 
-    Sends x down and w_i - x up (d floats each way); a client keeps nothing and finds its model from x.
+    Sends x down and w_i - x up (d floats each way); a client keeps theta (d floats), or nothing.
 
     >>> PFedMe(lr=0.005, lam=15.0, inner_lr=0.05)
-    PFedMe(lr=0.005, lam=15.0, inner_lr=0.05, inner_steps=5, beta=1.0)
+    PFedMe(lr=0.005, lam=15.0, inner_lr=0.05, inner_steps=5, beta=1.0, own='rounds')
     """
 
     lr: Rate = rate()
@@ -49,6 +53,7 @@ class PFedMe(Algorithm):
     inner_lr: float = number("(0, inf)", example=0.2, around=0.05)
     inner_steps: int = integer("[1, inf)", default=5)
     beta: float = number("(0, inf)", default=1.0)
+    own: str = choice("rounds", "server", default="rounds")
 
     personalised = True
     reference = "Dinh, Tran and Nguyen 2020, Algorithm 1"
@@ -62,14 +67,27 @@ class PFedMe(Algorithm):
 
         return repeat(self.inner_steps, step, w)
 
-    def step(self, w: Vector, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> Vector:
-        return w - self.lr * (self.lam * (w - self.theta(w, oracle)))
+    def client_init(self, x0: Vector) -> Any:
+        return x0 if self.own == "rounds" else ()
 
-    def finish(self, w: Vector, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> Any:
-        return w - x, client
+    def begin(self, x: Vector, client: Any, ctx: Context) -> Any:
+        return x, client
+
+    def step(self, local: Any, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> Any:
+        w, own = local
+        theta = self.theta(w, oracle)
+        return w - self.lr * (self.lam * (w - theta)), theta if self.own == "rounds" else own
+
+    def finish(self, local: Any, oracle: Oracle, x: Vector, client: Any, ctx: Context) -> Any:
+        w, own = local
+        return w - x, own
 
     def update(self, x: Vector, delta: Vector, ctx: Context) -> Vector:
         return x + self.beta * delta
 
     def personal(self, x: Vector, client: Any, oracle: Oracle) -> Vector:
-        return self.theta(x, oracle.full)
+        theta: Vector = client if self.own == "rounds" else self.theta(x, oracle.full)
+        return theta
+
+    def join(self, x: Vector, client: Any, oracle: Oracle, steps: Any) -> Any:
+        return self.theta(x, oracle.full) if self.own == "rounds" else client

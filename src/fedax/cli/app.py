@@ -34,7 +34,6 @@ from fedax.own_code import place, words
 
 app = typer.Typer(
     name="fedax",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,7 +67,7 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code: 0, 1 a run failed, 2 bad input, 130 interrupted.
 
     >>> invoke(["--version"])
-    fedax 0.1.0
+    fedax 0.2.0
     0
     """
     command = typer.main.get_command(app)
@@ -81,12 +80,19 @@ def invoke(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and _completes(arguments):
+            return int(error.code or 0)
         if "--debug" in arguments:
             traceback.print_exc()
         return leave(fail(*_explain(error)))
     if code == INTERRUPTED:  # before the first run began, or by a second Ctrl-C
         return fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _completes(arguments: Sequence[str]) -> bool:
+    """Whether the shell asks for completions, which typer answers and ends."""
+    return "_FEDAX_COMPLETE" in os.environ or not {"--install-completion", "--show-completion"}.isdisjoint(arguments)
 
 
 def leave(code: int) -> int:

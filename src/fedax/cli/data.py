@@ -109,7 +109,8 @@ def info(
     if dataset.options:
         print(f"  options   {', '.join(dataset.options)}")
     if dataset.normalise:
-        print(f"  scaled    mean {list(dataset.normalise['mean'])}, deviation {list(dataset.normalise['std'])}")
+        asked = "" if dataset.options.get("standardise", True) else ", with standardise"
+        print(f"  scaled{asked}    mean {list(dataset.normalise['mean'])}, deviation {list(dataset.normalise['std'])}")
     if dataset.reference:
         print(f"  source    {dataset.reference}")
     if dataset.own:

@@ -41,7 +41,9 @@ def reproduce(
     save: Annotated[bool, typer.Option("--save", help="Keep the result with those that come with Fedax.")] = False,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE", help="Write the page of all saved results, and run nothing."),
+        typer.Option(
+            "--page", metavar="FILE", help="Write the page of all saved results and its pictures, and run nothing."
+        ),
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -83,10 +85,14 @@ def reproduce(
 
 
 def _write_page(path: Path) -> None:
-    from fedax.papers.reproductions.docs_page import page
+    from fedax.papers.reproductions.docs_page import page, pictures
     from fedax.runs.files import write_whole
 
-    write_whole(path, page().encode())
+    folder = path.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in pictures().items():
+        write_whole(folder / f"{name}.svg", picture.encode())
+    write_whole(path, page(folder.name).encode())
     print(path)
 
 

@@ -111,14 +111,26 @@ def _protocol_table(lines: Sequence[dict[str, Any]], group: str, about: Metric) 
     seeds = max(line["seeds"] for line in lines)
     caption = "mean over clients" + (f" ± 95 % interval over {seeds} seeds" if seeds > 1 else "")
     rows = []
+    early = any(line["model"] == "before" for line in lines)
+    shown = ("shared", "localised", *(["before"] if early else []), "personal", "local")
     for name in dict.fromkeys(line["algorithm"] for line in lines):
         models = {line["model"]: line for line in lines if line["algorithm"] == name}
         own = models.get("personal", {})
-        cells = [_cell(models.get(model), "mean", percent) for model in ("shared", "localised", "personal", "local")]
+        cells = [_cell(models.get(model), "mean", percent) for model in shown]
         cells.append(_cell(own or models.get("shared"), "worst", percent))
         cells += [_helps(own, other) for other in ("shared", "local")]
         rows.append((name, *cells))
-    numbers = ("Shared", "Localised", "Personal", "Local only", "Worst tenth", "Helps / harms: shared", "local only")
+    before = ["Before averaging"] if early else []
+    numbers = (
+        "Shared",
+        "Localised",
+        *before,
+        "Personal",
+        "Local only",
+        "Worst tenth",
+        "Helps / harms: shared",
+        "local only",
+    )
     return table(title, ("Method", *numbers), rows, right=numbers, spare=["Worst tenth"], caption=caption)
 
 
@@ -155,6 +167,11 @@ def show_best(console: Console, swept: Swept) -> None:
         cells += [_spread(key, [row[key] for row in best.rows]) if key in best.rows[0] else "–" for key in extra]
         lines.append((best.label, *cells, f"{best.diverged} of {best.settings}"))
     console.print(table("Best settings", ("Method", *numbers), lines, right=numbers, caption=caption))
+    for best in found:
+        if best.edge:
+            values = " and ".join(f"{name} {(best.setting or {})[name]:g}" for name in best.edge)
+            sentence = f"{best.label}: {values} is at the edge of what was tried; values beyond it may be better."
+            console.print(sentence, style="yellow", markup=False, highlight=False)
 
 
 def _spread(key: str, values: Sequence[float]) -> str:

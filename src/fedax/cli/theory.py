@@ -10,11 +10,15 @@ import typer
 
 from fedax.cli.options import Debug
 from fedax.errors import FedaxError
-from fedax.outside import beside, is_outside
+from fedax.outside import beside
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedax.algorithms import Algorithm
     from fedax.experiments import Experiment
     from fedax.papers.theory import Constants, Proposal, Work
+    from fedax.papers.theory.trial import Trial
 
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 
@@ -56,15 +60,24 @@ def advise(
     if apply and not any(own):
         raise FedaxError(f"no method of {experiment} has a theorem to apply: {', '.join(with_theorem())} have one")
     problem, federation = prepare(asked)
+    shown = in_memory(federation)
     with console().status("estimating L, mu, sigma, zeta and B"):
-        constants = estimate(problem, in_memory(federation), batch_size=asked.batch_size, seed=asked.seeds[0])
+        constants = estimate(problem, shown, batch_size=asked.batch_size, seed=asked.seeds[0])
     work = work_of(asked, federation)
-    found, refused = proposals(constants, work, [*with_theorem(), *filter(is_outside, dict.fromkeys(own))])
+    mine = [method for method in own if method is not None]
+    others = [name for name in with_theorem() if name not in {type(method).__name__ for method in mine}]
+    found, refused = proposals(constants, work, [*mine, *others])
     show_constants(constants)
     show_proposals(found, refused, work)
+    with console().status("trying both on training rows"):
+        tried = [_tried(method, problem, shown, asked, constants, work) for method in own]
+    for method, one in zip(own, tried, strict=True):
+        if method is not None and one is not None:
+            print(f"{type(method).__name__}: {one.why}")
+    if (one := next(filter(None, tried), None)) is not None:
+        print(f"These runs look at training rows alone; {one.rounds} rounds favour large rates.")
     if apply:
-        applied = proposals(constants, work, [name for name in dict.fromkeys(own) if name])[0]
-        _write(experiment, target, own, common_work(applied, work), constants)
+        _write(experiment, target, own, tried, work, constants)
 
 
 def theory(
@@ -110,15 +123,29 @@ def work_of(experiment: Experiment, federation: Any) -> Work:
     return Work(n=n, m=experiment.cohort or n, K=int(steps), R=experiment.rounds)
 
 
-def methods_of(experiment: Experiment) -> list[str]:
-    """The name of each of an experiment's methods that has a theorem; an empty one for each that has none."""
+def methods_of(experiment: Experiment) -> list[Algorithm | None]:
+    """Each of an experiment's methods as it is made, its choices with it; None for each that has no theorem."""
     from fedax.papers.theory.advice import has_theorem
 
-    made = [(table.name, type(table.build())) for table in experiment.algorithm]
-    return [(name if is_outside(name) else cls.__name__) if has_theorem(cls) else "" for name, cls in made]
+    made = [table.build() for table in experiment.algorithm]
+    return [method if has_theorem(type(method)) else None for method in made]
 
 
-def proposals(constants: Constants, work: Work, methods: list[str]) -> tuple[list[Proposal], list[str]]:
+def _tried(
+    method: Algorithm | None, problem: Any, federation: Any, asked: Experiment, constants: Constants, work: Work
+) -> Trial | None:
+    """A short run of one of the experiment's methods; None where no theorem holds or it has no rate called lr."""
+    from fedax.experiments.building import options
+    from fedax.papers.theory.trial import trial
+
+    if method is None or not hasattr(method, "lr") or not (found := proposals(constants, work, [method])[0]):
+        return None
+    how = {**options(asked, asked.seeds[0]), "unseen": 0.0, "patience": None, "stop_by": None}
+    how = {name: value for name, value in how.items() if name not in ("rounds", "eval_every", "eval_on")}
+    return trial(problem, federation, method, found[0].settings, asked.rounds, **how)
+
+
+def proposals(constants: Constants, work: Work, methods: Sequence[str | Algorithm]) -> tuple[list[Proposal], list[str]]:
     """A proposal for each method, or one sentence why there is none."""
     from fedax.papers.theory import advise as ask
 
@@ -179,36 +206,63 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
         print(f"no proposal for {words}")
 
 
-def _write(source: Path, target: Path, methods: list[str], work: Work, constants: Constants) -> None:
-    """The experiment with the proposals for this work in its algorithm tables, its local steps and its rounds."""
+def _write(
+    source: Path,
+    target: Path,
+    methods: Sequence[Algorithm | None],
+    tried: Sequence[Trial | None],
+    asked: Work,
+    constants: Constants,
+) -> None:
+    """The experiment with what is taken in its algorithm tables: the theorems' settings, or the rates that were found.
+
+    Its local steps and rounds are the theorems' where all of its methods take their settings, and else as they were.
+    """
     from fedax.experiments.reading import parse
     from fedax.runs.files import write_whole
 
-    found = {name: p for name in dict.fromkeys(methods) if name for p in proposals(constants, work, [name])[0]}
-    if not found:
+    first = [proposals(constants, asked, [method])[0] if method is not None else [] for method in methods]
+    by_theorem = not any(one is not None and not one.theorem for one in tried)
+    work = common_work([p for some in first for p in some], asked) if by_theorem else asked
+    found = [proposals(constants, work, [method])[0] if method is not None else [] for method in methods]
+    if not any(found):
         raise FedaxError(f"no theorem of the methods of {source} holds on this problem: there is nothing to apply")
     table = tomllib.loads(source.read_text(encoding="utf-8"))
     if target.resolve().parent != source.resolve().parent:
         table = beside(table, source.parent)
     table.setdefault("name", source.stem)
-    table.pop("local_epochs", None)
-    table |= {"rounds": work.R, "local_steps": work.K}
+    if by_theorem:
+        table.pop("local_epochs", None)
+        table |= {"rounds": work.R, "local_steps": work.K}
     if table.get("eval_every", 1) > work.R:
         table["eval_every"] = work.R
     own = table["algorithm"] if isinstance(table["algorithm"], list) else [table["algorithm"]]
-    for settings, method in zip(own, methods, strict=True):
-        settings |= found[method].settings if method in found else {}
-    swept = sorted({name for p in found.values() for name in p.settings} & set(table.get("sweep", {})))
+    changed = set()
+    for settings, one, some in zip(own, tried, found, strict=True):
+        new = dict(some[0].settings) if some else {}
+        if one is not None and not one.theorem:
+            new = {"lr": _multiplied(settings["lr"], one)}
+        settings |= new
+        changed |= set(new)
+    swept = sorted(changed & set(table.get("sweep", {})))
     if swept:
         print(f"[sweep] goes over {', '.join(swept)}: its values take the place of the proposals")
     try:
         parse(beside(table, source.parent))
     except FedaxError as error:
         raise FedaxError(f"{source} cannot have {work.K} local steps and {work.R} rounds: {error}") from None
-    notes = [f"Step sizes and local steps by `fedax advise {source.name} --apply`"]
-    notes += [f"{proposal.method}: {proposal.bound.theorem}" for proposal in found.values()]
+    notes = [f"Step sizes by `fedax advise {source.name} --apply`"]
+    for some, one in zip(found, tried, strict=True):
+        source_of = "a short run on training rows" if one is not None and not one.theorem else None
+        notes += [f"{p.method}: {source_of or p.bound.theorem}" for p in some]
     write_whole(target, "".join([*(f"# {words}\n" for words in notes), to_toml(table)]).encode())
-    print(f"{target}: local_steps = {work.K}, rounds = {work.R}")
+    as_they_were = "" if by_theorem else ", as they were"
+    print(f"{target}: local_steps = {work.K}, rounds = {work.R}{as_they_were}")
+
+
+def _multiplied(lr: Any, tried: Trial) -> Any:
+    """The rate that a short run found, as the file writes it: a number, or a schedule's table."""
+    return {**lr, "initial": tried.found} if isinstance(lr, dict) else tried.found
 
 
 def to_toml(table: dict[str, Any], inside: str = "") -> str:

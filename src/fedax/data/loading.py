@@ -144,8 +144,8 @@ def _federation(
         return _own(dataset.read(**options), dataset.name, partition, split, seed)
     arrays = dataset.arrays("train", options)
     info: dict[str, Any] = {"dataset": dataset.name}
-    if dataset.normalise is not None:
-        info["normalise"] = dataset.normalise
+    if (scale := dataset.scale(options)) is not None:
+        info["normalise"] = scale
     return _divide(arrays, partition, split, seed, info, held_out)
 
 

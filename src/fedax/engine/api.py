@@ -41,6 +41,8 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
     unseen: share of clients held out from training; when it is over they join, by the method's own rule.
     join_steps: local steps of theirs; as many as the others took on average unless given.
+    join_restarts: whether schedules of rates begin again for them, instead of going on from the last round.
+    before_averaging: whether the protocol also judges clients' own models as they are before the server averages.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
     checkpoint_every: seconds between two checkpoints in `out`; None for none. resume: go on from the last one there.
     model_state: on a model with state, such as BatchNorm's statistics, what clients do with it: "average" it with their

@@ -34,6 +34,8 @@ class SimulatedWork(Work):
     eval_on: parts to evaluate on, held-out rows by default.
     unseen: share of clients held out from training; when it is over they join, by the method's own rule.
     join_steps: local steps of theirs; as many as the others took on average unless given.
+    join_restarts: whether schedules of rates begin again for them, instead of going on from the last round.
+    before_averaging: whether the protocol also judges clients' own models as they are before the server averages.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
     attack: what a share of the clients does instead of their part, such as `Attack("flip", share=0.2)`.
@@ -44,6 +46,8 @@ class SimulatedWork(Work):
     eval_on: Annotated[Sequence[Part], MinLen(1)] | None = None
     unseen: Annotated[float, Ge(0), Lt(1)] = 0.0
     join_steps: Count | None = None
+    join_restarts: bool = False
+    before_averaging: bool = False
     executor: Literal["auto", "batched", "looped", "debug"] = "auto"
     devices: Count | None = None
     chunk: Count | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
+from fedax.algorithms.before_averaging import BeforeAveraging
 from fedax.algorithms.localised import Given, GivenComposite, Localised
 from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, bare, clients_keep_state
 from fedax.engine.prepare import Prepared
@@ -49,12 +50,17 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
         made = run.meters.personal(local, *_seen_by(local, algorithm, at.server, state.clients), run.measured)
         for part, metrics in made.items():
             note("localised", part, run.seen, metrics)
+    if run.config.before_averaging and algorithm.personalised:
+        early = BeforeAveraging(base=algorithm, steps=_mean(run.steps)).at(Context(at.round, steps=_mean(run.steps)))
+        for part, metrics in run.meters.personal(early, at.server, state.clients, run.measured).items():
+            note("before", part, run.seen, metrics)
     if run.newcomers is not None:
         new = run.newcomers
         late = new.join(algorithm, at.server, at.round)
         if run.personal:
             for part, metrics in new.measure(algorithm, late).items():
                 note("personal", part, run.unseen, metrics)
+        local = localised(algorithm, run.steps, late.round)
         if local is not None:
             own = State(*_seen_by(local, algorithm, late.server, late.clients), late.round)
             for part, metrics in new.measure(local, own).items():
@@ -71,7 +77,7 @@ def _moment(run: Prepared, state: RunState, at: Snapshot) -> Moment:
 
 def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
     """The method whose personal models are a shared one after K local steps (their mean over clients)."""
-    count = int(max(1, np.rint(np.mean(steps))))
+    count = _mean(steps)
     base: Any = bare(algorithm)
     base = base.base if isinstance(base, Localised) else base
     if not base.shared or not hasattr(base, "lr"):
@@ -82,6 +88,10 @@ def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
         made = Localised(base=(GivenComposite if base.composite else Given)(lr=base.lr), steps=count)
     now: Algorithm = made.at(Context(round=round, steps=count))
     return now
+
+
+def _mean(steps: Any) -> int:
+    return int(max(1, np.rint(np.mean(steps))))
 
 
 def _seen_by(local: Algorithm, algorithm: Algorithm, server: Any, clients: Any) -> tuple[Any, Any]:

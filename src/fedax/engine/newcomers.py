@@ -64,7 +64,7 @@ class Newcomers:
         self.executor, self.mesh = choose_devices("auto", problem, x0, arrays, self.plan, steps)
         theirs = jax.random.fold_in(jax.random.key(config.seed), _PURPOSE)
         self.engine = Engine(problem, self.plan, self.executor, self.mesh, theirs)
-        self.problem, self.x0 = problem, x0
+        self.problem, self.x0, self.restarts = problem, x0, config.join_restarts
         others = [federation.part(part) for part in ("validation", "test")]
         self.data = place_data(arrays, federation.train, steps, self.mesh, others=others)
         batched = 1 if self.executor.name == "looped" else self.executor.chunk
@@ -75,7 +75,9 @@ class Newcomers:
         )
 
     def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
-        """Every newcomer's state, by the method's rule, after `round` rounds of training."""
+        """Every newcomer's state, by the method's rule, after `round` rounds of training; the state's round is the
+        one at which its schedules are."""
+        round = 0 if self.restarts else round
         start = self.engine.start(algorithm, self.x0)
         key = ("join", self.plan, self.executor, self.mesh)
         program = self.problem.program(

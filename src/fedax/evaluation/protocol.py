@@ -1,7 +1,8 @@
 """The protocol of personal experiments: four models side by side, client by client, on rows that none trained on.
 
-The models: the shared one, the shared one after K local steps (localised), the client's own (personal), and one
-trained without federation (local). The groups: all clients that training drew from, those of them that took part so
+The models: the shared one, the shared one after K local steps (localised), the client's own as it is before the server
+averages, K local steps further (before, where it is asked for) and after (personal), and one trained without federation
+(local). The groups: all clients that training drew from, those of them that took part so
 far, and the clients held out from training (unseen). The moments: the last round, and the round whose validation
 metric was best (chosen). A table says for each how clients fare, and whom the personal model helps and harms.
 """
@@ -20,7 +21,7 @@ from fedax.evaluation.metrics import shown
 from fedax.evaluation.signed_rank import signed_rank
 
 Floats = NDArray[np.float64]
-MODELS = ("shared", "localised", "personal", "local")
+MODELS = ("shared", "localised", "before", "personal", "local")
 GROUPS = ("all", "joined", "unseen")
 MOMENTS = ("last", "chosen")
 

@@ -13,7 +13,7 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class Best:
     reached: tuple[int | None, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
     folders: tuple[Path, ...] = ()
+    edge: tuple[str, ...] = ()  #: the fields whose best value is the first or last of what was tried, of three or more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,6 +243,7 @@ class _Sweeper:
                 reached=tuple(trial.reached for trial in best),
                 rows=tuple(trial.last for trial in best),
                 folders=folders,
+                edge=at_the_edge(best[0].setting, self.table.values),
             )
         if len(grids) == len(self.experiment.seeds) and is_main_process():
             for grid in grids:
@@ -263,6 +265,19 @@ class _Sweeper:
         folder.begin(resolved, self.experiment.rounds, client_values(run, trial.metrics))
         folder.status("finished", self.experiment.rounds)
         return path
+
+
+def at_the_edge(setting: Mapping[str, float], values: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """The fields of a setting whose value is the least or greatest that was tried, where there were three or more.
+
+    >>> at_the_edge({"lr": 0.1, "mu": 1.0}, {"lr": [0.1, 1.0, 10.0], "mu": [0.1, 1.0, 10.0]})
+    ('lr',)
+    """
+    return tuple(
+        name
+        for name, value in setting.items()
+        if len(tried := values.get(name, ())) > 2 and value in (min(tried), max(tried))
+    )
 
 
 def _words(best: Trial | None, judge: Judge) -> str:

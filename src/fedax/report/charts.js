@@ -3,7 +3,7 @@ const charts = (() => {
   const COLOURS = 8;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon"];
 
-  const MODELS = ["shared", "localised", "personal", "local"];
+  const MODELS = ["shared", "localised", "before", "personal", "local"];
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const ofGroup = (i) => colour(`c${i % COLOURS}`);
@@ -196,6 +196,7 @@ const charts = (() => {
     const looks = {
       shared: { symbol: "circle-open", color: colour("ink"), size: 8, line: { width: 1.6 } },
       localised: { symbol: "triangle-up-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
+      before: { symbol: "diamond-open", color: colour("soft"), size: 8, line: { width: 1.6 } },
       personal: { symbol: symbol(run.group), color: own, size: 8 },
       local: { symbol: "x-thin", color: colour("ink"), size: 7, line: { width: 1.6, color: colour("ink") } },
     };

@@ -9,6 +9,7 @@ import jax
 
 from fedax.algorithms.base import Algorithm
 from fedax.errors import FedaxError, unknown
+from fedax.own_code import place, words
 from fedax.runtime import configure
 from fedax.testing import aggregation_checks, claim_checks, contract_checks, key_checks, whole_runs
 from fedax.testing.driven_run import Subject
@@ -32,6 +33,23 @@ CHECKS: dict[str, Body] = {
     "progress": claim_checks.progress,
 }
 CLAIMS, REFERENCE = "claims", "reference"
+#: What usually mends a check that failed.
+REMEDIES = {
+    "purity": "return new values and keep nothing on the method; what a round needs is in the states",
+    "shapes": "let every function return the shapes and dtypes that init, client_init and begin made",
+    "cost": "count only the gradients that the oracle is asked for",
+    "identity": "let the fields alone decide what the method does, so that two of the same fields are equal",
+    "determinism": "draw from ctx.key alone, never from NumPy's or Python's generators",
+    "client order": "let a client's work depend on its number and the round, not on who ran before it",
+    "executors": 'executor="debug" runs the clients one by one in Python; look for what clients share',
+    "aggregation": "let the rule weigh clients by their weights, and by nothing else",
+    "keys": "draw from ctx.key or ctx.common_key(), which know the run's seed",
+    "sitting out": "change a client's state in finish alone",
+    "unequal steps": "use ctx.steps, the client's own number of steps",
+    "compilation": "declare hyper-parameters by rate() and number(): another value is then data",
+    "save and load": "keep only arrays in the states",
+    "progress": "try a smaller rate; then look at the sign of the update",
+}
 
 
 def check_algorithm(
@@ -86,8 +104,8 @@ def _run(name: str, body: Body, subject: Subject) -> Check:
         return Check(name, "passed", body(subject))
     except Skipped as reason:
         return Check(name, "skipped", str(reason))
-    except Broken as broken:
-        return Check(name, "failed", str(broken))
     except Exception as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        return Check(name, "failed", f"{subject.name}: {type(error).__name__}: {first}")
+        whose = place(error)
+        detail = f"{whose} raises {words(error)}" if whose else f"{subject.name}: {words(error)}"
+        detail = str(error) if isinstance(error, Broken) else detail
+        return Check(name, "failed", f"{detail}. To mend it: {REMEDIES[name]}." if name in REMEDIES else detail)

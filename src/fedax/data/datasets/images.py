@@ -73,6 +73,7 @@ CIFAR100 = Published(
     168513733,
 )
 
+MNIST_SCALE = {"mean": (0.1307,), "std": (0.3081,)}  # of all training pixels; `tests/test_datasets.py` computes them
 # The means and deviations of the channels in FedSpeed (Sun et al., 2023), appendix, "Data Argumentation".
 CIFAR10_SCALE = {"mean": (0.491, 0.482, 0.447), "std": (0.247, 0.243, 0.262)}
 CIFAR100_SCALE = {"mean": (0.5071, 0.4867, 0.4408), "std": (0.2675, 0.2565, 0.2761)}

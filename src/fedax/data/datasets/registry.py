@@ -45,6 +45,8 @@ _ALL = (
         classes=10,
         test_rows=10000,
         files=images.MNIST,
+        options={"standardise": False},
+        normalise=images.MNIST_SCALE,
         reference="LeCun, Bottou, Bengio and Haffner (1998); http://yann.lecun.com/exdb/mnist/",
     ),
     Dataset(

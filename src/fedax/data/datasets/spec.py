@@ -23,7 +23,7 @@ class Dataset:
 
     rows, classes, test_rows: what the published files hold; 0 where it depends on them, no classes for a regression.
     files: what is downloaded.
-    options: further arguments of `read`, with their defaults.
+    options: further arguments of `read`, with their defaults; `standardise` says whether `normalise` is used.
     normalise: mean and deviation of each channel, from 0 to 1, by which the literature scales the images.
 
     >>> from fedax.data import DATASETS
@@ -74,12 +74,24 @@ class Dataset:
         for name, value in chosen.items():
             if value is REQUIRED:
                 raise FedaxError(f"{self.name} needs {name}: its options are {', '.join(self.options)}")
+            if name == "standardise" and not isinstance(value, bool):
+                raise FedaxError(f"standardise is {value!r}: it must be true or false")
             if name in ("path", "label", "client", "subset", "weights", "task") and not isinstance(value, str | None):
                 raise FedaxError(f"{name} is {value!r}: it must be text")
         return chosen
 
+    def scale(self, options: Mapping[str, Any]) -> Mapping[str, Sequence[float]] | None:
+        """The mean and deviation by which a model is to see the images, or None for pixels from 0 to 1.
+
+        >>> from fedax.data import DATASETS
+        >>> DATASETS["mnist"].scale({"standardise": True})
+        {'mean': (0.1307,), 'std': (0.3081,)}
+        """
+        return self.normalise if options.get("standardise", True) else None
+
     def arrays(self, part: Literal["train", "test"], options: Mapping[str, Any]) -> dict[str, Array]:
         """The flat arrays, read-only; there is one copy of them, however often they are asked for."""
+        options = {name: value for name, value in options.items() if name != "standardise"}  # the bytes are the same
         if part == "train":
             return shared(self.key(part, options), lambda: self.read(**options))
         if self.read_test is None:

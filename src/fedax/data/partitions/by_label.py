@@ -69,6 +69,66 @@ class ByLabel(Partition):
 
 
 @dataclass(frozen=True)
+class LabelGroups(Partition):
+    """Each client holds one of a few fixed groups of labels, the same groups for every seed.
+
+    N labels make G = N / `labels` groups, of which group g has the labels g, g + G, g + 2 G and so on: of ten digits
+    (0, 5), (1, 6), (2, 7), (3, 8) and (4, 9). So does the program that Deng, Kamani and Mahdavi published with APFL.
+    Clients are dealt to groups at random, evenly to within one, and share a label's rows evenly to within one row.
+    With fewer clients than groups, some labels have no holder and their rows are left out.
+
+    Parameters
+    ----------
+    clients : at least 1
+    labels : a divisor of the number of labels; default 2
+    rows : how many a client keeps, with the labels in equal numbers; default all
+
+    >>> counts = LabelGroups(5, labels=2).divide({"y": np.arange(100) % 10}).label_counts()
+    >>> sorted(np.flatnonzero(row).tolist() for row in counts)
+    [[0, 5], [1, 6], [2, 7], [3, 8], [4, 9]]
+    """
+
+    labels: int = 2
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("labels", self.labels, 1)
+        if self.rows is not None:
+            check_count("rows", self.rows, self.labels)
+
+    def check(self, arrays: Mapping[str, Array], rows: int) -> None:
+        super().check(arrays, rows)
+        sizes = np.bincount(label_codes(arrays, self))
+        if len(sizes) % self.labels:
+            raise FedaxError(f"labels is {self.labels}: it must divide the data's {len(sizes)} labels")
+        sharing = -(-self.clients // (len(sizes) // self.labels))
+        if sizes.min() < sharing * (each := self._each or 1):
+            raise FedaxError(
+                f"clients is {self.clients}: {sharing} of them share a label with {each} rows each, and the rarest "
+                f"label has {sizes.min()}"
+            )
+
+    @property
+    def _each(self) -> int | None:
+        """Rows of each label that a client keeps, or None for all of its share."""
+        return None if self.rows is None else self.rows // self.labels
+
+    def assign(self, arrays: Mapping[str, Array], rows: int, rng: np.random.Generator) -> list[Array]:
+        code = label_codes(arrays, self)
+        count = int(code.max()) + 1
+        groups = count // self.labels
+        own = rng.permutation(np.arange(self.clients) % groups)
+        owner = np.full(rows, -1)
+        for label, members in enumerate(group(code, count, rng)):
+            holders = np.flatnonzero(own == label % groups)
+            if len(holders):
+                some = members if self._each is None else members[: self._each * len(holders)]
+                owner[some] = np.resize(rng.permutation(holders), len(some))
+        return group(owner, self.clients, rng)
+
+
+@dataclass(frozen=True)
 class Shards(Partition):
     """Rows sorted by label, cut into `clients * per_client` shards; each client gets `per_client` of them.
 
@@ -160,6 +220,7 @@ class DirichletLabels(Partition):
     ----------
     clients : at least 1
     alpha : finite and above 0; with a small one most clients hold one label, a large one is close to even shares
+    rows : how many a client gets, at least 1; default all rows, equal to within one
 
     >>> counts = DirichletLabels(4, alpha=0.3).divide({"y": np.arange(100) % 10}).label_counts()
     >>> counts.sum(axis=1), counts.sum(axis=0)
@@ -167,24 +228,33 @@ class DirichletLabels(Partition):
     """
 
     alpha: float
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_alpha(self.alpha)
+        if self.rows is not None:
+            check_count("rows", self.rows, 1)
 
     def check(self, arrays: Mapping[str, Array], rows: int) -> None:
         super().check(arrays, rows)
         label_codes(arrays, self)
+        most = rows // self.clients
+        if self.rows is not None and self.rows > most:
+            raise FedaxError(
+                f"rows is {self.rows}: it must be at most {most}, for {rows} rows and {self.clients} clients"
+            )
 
     def assign(self, arrays: Mapping[str, Array], rows: int, rng: np.random.Generator) -> list[Array]:
         code = label_codes(arrays, self)
         stock = np.bincount(code)
         shares = np.array([dirichlet(self.alpha, len(stock), rng) for _ in range(self.clients)])
-        sizes = rng.permutation(rows // self.clients + (np.arange(self.clients) < rows % self.clients))
+        dealt = rows if self.rows is None else self.rows * self.clients
+        sizes = rng.permutation(dealt // self.clients + (np.arange(self.clients) < dealt % self.clients))
         count = draw_rows(shares, sizes, stock, rng)
-        owner = np.empty(rows, np.int64)
+        owner = np.full(rows, -1)
         for label, members in enumerate(group(code, len(stock), rng)):
-            owner[members] = np.repeat(np.arange(self.clients), count[:, label])
+            owner[members[: count[:, label].sum()]] = np.repeat(np.arange(self.clients), count[:, label])
         return group(owner, self.clients, rng)
 
 

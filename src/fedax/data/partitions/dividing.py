@@ -126,7 +126,7 @@ def draw_rows(
     """
     count = np.zeros(shares.shape, np.int64)
     left = stock.copy()
-    while left.any():
+    while (count.sum(axis=1) < sizes).any():
         open_shares = np.where(left > 0, shares, 0.0)
         # Who has a share of nothing that is left takes whatever there is.
         open_shares[open_shares.sum(axis=1) == 0] = left

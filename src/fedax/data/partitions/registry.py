@@ -12,7 +12,7 @@ from typing import Any
 
 from fedax.data.partitions.base import IID, DirichletSize, Homogeneous, Partition
 from fedax.data.partitions.by_column import ByColumn, ByWriter, FromFlower
-from fedax.data.partitions.by_label import ByLabel, Dirichlet, DirichletLabels, Pathological, Shards
+from fedax.data.partitions.by_label import ByLabel, Dirichlet, DirichletLabels, LabelGroups, Pathological, Shards
 from fedax.data.partitions.feature_shift import FeatureShift
 from fedax.errors import FedaxError, unknown
 from fedax.outside import is_outside, load
@@ -29,6 +29,7 @@ __all__ = [
     "FeatureShift",
     "FromFlower",
     "Homogeneous",
+    "LabelGroups",
     "Partition",
     "Pathological",
     "Shards",
@@ -40,6 +41,7 @@ PARTITIONS: dict[str, type[Partition]] = {
     for kind in (
         IID,
         ByLabel,
+        LabelGroups,
         Shards,
         Dirichlet,
         DirichletLabels,

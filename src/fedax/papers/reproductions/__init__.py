@@ -1,15 +1,16 @@
 """The papers' experiments, one TOML file each, and what came out of them.
 
 ids(), load(id)                                   what there is
-carrying_out.carry_out(reproduction, scale, out)  run it, or go on with it; returns what was measured
+reproducing.carry_out(reproduction, scale, out)   run it, or go on with it; returns what was measured
 judge(reproduction, scale, measured)              the paper's figures and claims beside ours
 saved(id, scale)                                  the result that comes with Fedax
-page.page()                                       docs/reproductions.md
+docs_page.page()                                  docs/reproductions.md
 """
 
 from __future__ import annotations
 
-from fedax.papers.reproductions.description import SCALES, Reproduction, Scale, ids, load
+from fedax.papers.reproductions.description import SCALES, Reproduction, Scale
+from fedax.papers.reproductions.library import ids, load
 from fedax.papers.reproductions.saving import ReproductionResult, saved
 from fedax.papers.reproductions.verdict import Judgement, Measured, judge
 

@@ -13,20 +13,19 @@ claim                               larger = or smaller = this, than = that (a q
                                     at_least =, at_most = where the paper names a best one, which a tie leaves so
 aside = true                        of a group of figures or a claim: shown and judged, but not counted
 scale                               of a group of figures or a claim: asked for at this scale alone
+gap                                 what does not come out as printed, why, and how the reason is known
+picture                             the curves of the paper's figure, where it has any: what is drawn over what
 reading                             where the verdict is about a reading of the paper that is not what it prints: which
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fedax.errors import FedaxError, unknown
+from fedax.errors import FedaxError
 from fedax.papers.reproductions.merging import merged
 from fedax.report.columns import parse as parse_column
 
@@ -63,8 +62,8 @@ class Quantity(DescriptionTable):
     """A number that a method comes to: a column of its history at the last round, unless more is said.
 
     part: of which part; without one, all parts together (folds, for one).
-    model: "shared", "localised" or "personal": the mean over clients of that model's metric; "own": the personal
-        model where there is one, else the shared.
+    model: "shared", "localised" or "personal": the mean over clients of that model's metric; "before": of the personal
+        model before the server averages; "own": the personal model where there is one, else the shared.
     group: "all" the clients that training drew from, or those "unseen".
     reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
         better side (an accuracy as a share of 1); infinite if there is none.
@@ -81,7 +80,7 @@ class Quantity(DescriptionTable):
     method: str
     part: str | None = None
     metric: str = "test_accuracy"
-    model: Literal["shared", "localised", "personal", "own"] | None = None
+    model: Literal["shared", "localised", "before", "personal", "own"] | None = None
     group: Literal["all", "unseen"] = "all"
     reaches: float | None = None
     quickest: bool = False
@@ -99,8 +98,10 @@ class Quantity(DescriptionTable):
     @property
     def words(self) -> str:
         """What is measured, without whose it is."""
-        owner = {None: "", "own": ""}.get(self.model, f"{self.model} ")
+        owner = {None: "", "own": "", "before": "personal "}.get(self.model, f"{self.model} ")
         words = f"{owner}{self.metric.replace('_', ' ')}"
+        if self.model == "before":
+            words += ", before averaging"
         if self.reaches is not None:
             words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
         if self.best:
@@ -166,6 +167,41 @@ class Departures(DescriptionTable):
     small: list[str] = []
 
 
+class Gap(DescriptionTable):
+    """Something that does not come out as the paper prints it.
+
+    what: figures or claims, in words. why: the reason, one sentence. evidence: the proof, or what was measured.
+    known_by: "proof"; "measurement" of what the reason predicts; "scale", where only a smaller scale was run; or
+        "open", where no reason is known.
+    scale: at which scale, where it is not both.
+    """
+
+    what: str
+    why: str
+    known_by: Literal["proof", "measurement", "scale", "open"]
+    evidence: str = ""
+    scale: Scale | None = None
+
+
+class Picture(DescriptionTable):
+    """Curves of the runs, one panel a part; without one a reproduction is drawn as its numbers beside the paper's.
+
+    y: a column of the history, drawn over the column x. model: "own" takes each client's own model where there is one.
+    log: the axes with a logarithmic scale.
+    """
+
+    y: str
+    x: str = "round"
+    model: Literal["shared", "own"] = "own"
+    log: list[Literal["x", "y"]] = []
+    methods: list[str] = []
+
+    def column(self, columns: Iterable[str]) -> str:
+        """The history's column that y stands for, among those that there are."""
+        own = f"personal_{self.y}"
+        return own if self.model == "own" and own in columns else self.y
+
+
 class Part(DescriptionTable):
     """One experiment of several, as a change of the common one."""
 
@@ -204,7 +240,7 @@ class ScaledSetting(DescriptionTable):
 
 
 class Reproduction(DescriptionTable):
-    """An experiment of a paper. `load` gives it by its id."""
+    """An experiment of a paper. `library.load` gives it by its id."""
 
     id: str
     title: str
@@ -223,6 +259,8 @@ class Reproduction(DescriptionTable):
     small: Small = Small()
     figures: list[Figure] = []
     claims: list[PaperClaim] = []
+    gap: list[Gap] = []
+    picture: Picture | None = None
 
     def at(self, scale: Scale) -> list[ScaledSetting]:
         """The parts at a scale."""
@@ -242,6 +280,7 @@ class Reproduction(DescriptionTable):
     def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
         """Every place where the setting at a scale departs from the paper, what one seed cannot say among it.
 
+        >>> from fedax.papers.reproductions import load
         >>> load("fco-lasso-I").departing("paper", seeds=1)[-1]
         'One seed: whether another would change the order it cannot say, and no difference has an interval.'
         """
@@ -265,86 +304,3 @@ class Reproduction(DescriptionTable):
         figures, claims = self.asked(scale)
         every = [*(figure.quantity for figure in figures), *(q for claim in claims for q in claim.quantities)]
         return list({str(quantity): quantity for quantity in every}.values())
-
-
-def ids() -> list[str]:
-    """The ids, in order.
-
-    >>> "apfl-table2" in ids()
-    True
-    """
-    found = (entry.name for entry in (files("fedax.papers.reproductions") / "tables").iterdir())
-    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
-
-
-@cache
-def load(name: str) -> Reproduction:
-    """A reproduction by its id.
-
-    >>> load("apfl-table2").where
-    'Table 2'
-    >>> load("apfl-tabel2")
-    Traceback (most recent call last):
-    fedax.errors.FedaxError: unknown reproduction 'apfl-tabel2': did you mean 'apfl-table2'? Allowed: apfl-fig2, ...
-    """
-    if name not in ids():
-        raise unknown("reproduction", name, ids())
-    text = (files("fedax.papers.reproductions") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
-    return described(name, tomllib.loads(text))
-
-
-def described(name: str, table: Mapping[str, Any]) -> Reproduction:
-    """A reproduction from the table of its file."""
-    plain = {key: value for key, value in table.items() if key not in ("quantity", "figures", "claim", "pooled")}
-    common, parts = table.get("quantity", {}), [part["name"] for part in table.get("part", ())]
-    if table.get("pooled"):
-        parts = []
-    if plain["paper"] not in PAPERS:
-        raise unknown("paper", plain["paper"], PAPERS)
-    figures = [figure for group in table.get("figures", ()) for figure in _figures(group, common)]
-    claims = [claim for one in table.get("claim", ()) for claim in _claims(one, common, parts)]
-    return Reproduction(id=name, **plain, figures=figures, claims=claims)
-
-
-def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Figure]:
-    """One figure for each method of a group."""
-    judged = {key: group[key] for key in ("tolerance", "factor", "aside", "scale") if key in group}
-    about = {
-        key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside", "scale")
-    }
-    for method, value in group["values"].items():
-        yield Figure(quantity=Quantity(**{**common, **about, "method": method}), value=value, **judged)
-
-
-def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[str]) -> Iterator[PaperClaim]:
-    """One claim for each of the things that it is larger or smaller than; for each part, where it names none."""
-    relation = next(known for known in RELATIONS if known in one)
-    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", "scale", *RELATIONS)}
-    several = one["than"] if isinstance(one["than"], list) else [one["than"]]
-    for other in several:
-        named = any("part" in side for side in (about, one[relation], other) if isinstance(side, Mapping))
-        for part in [None] if named or not parts else parts:
-            at = {**common, **about, **({} if part is None else {"part": part})}
-            left, right = (_quantity(side, at) for side in (one[relation], other))
-            assert isinstance(left, Quantity)
-            says = one.get("says") or _sentence(left, relation, right)
-            says = f"{part}: {says}" if part and "says" in one else says
-            counted = {key: one[key] for key in ("aside", "scale") if key in one}
-            yield PaperClaim(says=says, left=left, relation=relation, right=right, **counted)
-
-
-def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:
-    if isinstance(side, int | float):
-        return float(side)
-    return Quantity(**{**about, **({"method": side} if isinstance(side, str) else side)})
-
-
-def _sentence(left: Quantity, relation: Relation, right: Quantity | float) -> str:
-    words = RELATIONS[relation]
-    if not isinstance(right, Quantity):
-        return f"{left} {words} {right:g}"
-    whole = "" if left.part is None else f"{left.part}: "
-    if left.model_copy(update={"method": right.method}) == right:
-        return f"{whole}{left.method} {words} {right.method} in {left.words}"
-    other = str(right).removeprefix(whole)
-    return f"{left} {words} {other}"

@@ -116,7 +116,8 @@ def _reached(metric: str, now: float | None, target: float) -> bool:
 def _of_clients(quantity: Quantity, run: RecordedRun) -> float:
     """The mean over clients of a model's metric at the last round."""
     kept = by_client(run)
-    lines = [] if kept is None else table(kept, metric=quantity.metric.removeprefix("test_"))
+    part, _, metric = quantity.metric.partition("_")
+    lines = [] if kept is None else table(kept, part=part, metric=metric)
     wanted = ("last", quantity.group, quantity.model)
     means = [float(line["mean"]) for line in lines if (line["moment"], line["group"], line["model"]) == wanted]
     return means[0] if means else math.nan

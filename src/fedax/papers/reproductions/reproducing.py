@@ -14,6 +14,7 @@ from fedax import report
 from fedax.errors import FedaxError, unknown
 from fedax.experiments import Experiment, Progress, resume, resume_sweep, run, sweep
 from fedax.experiments.reading import override
+from fedax.papers.reproductions.curves import curves
 from fedax.papers.reproductions.description import Quantity, Reproduction, Scale, ScaledSetting
 from fedax.papers.reproductions.figures_of_runs import measured, quickest
 from fedax.papers.reproductions.saving import ABOUT, RESULT, ReproductionResult, read
@@ -85,7 +86,10 @@ def carry_out(
                 numbers |= {str(Quantity(method=m, part=whose, metric=what)): n for (m, what), n in found.items()}
     numbers |= _numbers(reproduction, scale, runs, folders, whole=not parts)
     minutes = ((before or {}).get("minutes") or 0) + (time.monotonic() - began) / 60
-    result = ReproductionResult(reproduction.id, scale, numbers, minutes, versions())
+    seen = {} if before is None else read(out / RESULT).curves
+    if reproduction.picture is not None:
+        seen |= curves(reproduction.picture, runs)
+    result = ReproductionResult(reproduction.id, scale, numbers, minutes, versions(), curves=seen)
     write_json(out / RESULT, result.as_json())
     return result, made
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
+from fedax.papers.reproductions.curves import Curves
 from fedax.papers.reproductions.description import Scale
 from fedax.papers.reproductions.verdict import Measured
 
@@ -22,6 +23,7 @@ class ReproductionResult:
     """What was measured, by the names of the quantities, in how many minutes and with which versions.
 
     note: what else must be known about it.
+    curves: of the paper's figure, by part and method.
     """
 
     id: str
@@ -30,6 +32,7 @@ class ReproductionResult:
     minutes: float | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     note: str = ""
+    curves: Curves = dataclasses.field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As plain numbers and words; a number that is not finite is a word.
@@ -43,7 +46,8 @@ class ReproductionResult:
             number["values"] = [_plain(value) for value in number["values"]]
         minutes = None if self.minutes is None else round(self.minutes, 1)
         about = {"reproduction": self.id, "scale": self.scale, "minutes": minutes, "versions": self.versions}
-        return {**about, **({"note": self.note} if self.note else {}), "measured": numbers}
+        known = {"note": self.note, "measured": numbers, "curves": _written(self.curves)}
+        return {**about, **{key: value for key, value in known.items() if value or key == "measured"}}
 
 
 def read(path: Path) -> ReproductionResult:
@@ -51,11 +55,30 @@ def read(path: Path) -> ReproductionResult:
     try:
         about = json.loads(path.read_text())
         numbers = {name: _measured(number) for name, number in about["measured"].items()}
-        return ReproductionResult(
-            about["reproduction"], about["scale"], numbers, about["minutes"], about["versions"], about.get("note", "")
-        )
+        curves = {
+            part: {label: list(zip(_numbers(at["x"]), _numbers(at["y"]), strict=True)) for label, at in of.items()}
+            for part, of in about.get("curves", {}).items()
+        }
+        known = about["reproduction"], about["scale"], numbers, about["minutes"], about["versions"]
+        return ReproductionResult(*known, about.get("note", ""), curves)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FedaxError(f"{path} is not the result of a reproduction: {error}") from None
+
+
+def _written(curves: Curves) -> dict[str, Any]:
+    """Curves with the numbers of an axis in one line of text, which JSON would spread over as many lines."""
+
+    def line(numbers: Iterable[float]) -> str:
+        return " ".join(f"{number:g}" for number in numbers)
+
+    return {
+        part: {label: {"x": line(x for x, _ in curve), "y": line(y for _, y in curve)} for label, curve in of.items()}
+        for part, of in curves.items()
+    }
+
+
+def _numbers(line: str) -> list[float]:
+    return [float(number) for number in line.split()]
 
 
 def _plain(value: float) -> float | str:
@@ -89,7 +112,9 @@ def joined(result: ReproductionResult, asked: Iterable[str], folder: Path | None
     wanted = set(asked) - set(result.measured)
     others = {name: value for name, value in before.measured.items() if name in wanted}
     minutes = None if others else result.minutes
-    return dataclasses.replace(result, measured=others | result.measured, minutes=minutes, note=before.note)
+    curves = {part: before.curves.get(part, {}) | result.curves.get(part, {}) for part in before.curves | result.curves}
+    numbers = others | result.measured
+    return dataclasses.replace(result, measured=numbers, minutes=minutes, note=before.note, curves=curves)
 
 
 def where(name: str, scale: Scale, folder: Path | None = None) -> Path:

@@ -34,7 +34,7 @@ def cells(row: Row) -> tuple[str, str, str, str, str]:
 def behind(reproduction: Reproduction, scale: Scale, measured: Mapping[str, Measured]) -> list[tuple[str, str]]:
     """Our numbers that the claims are about and the paper prints no figure of: what each is, and ours.
 
-    >>> from fedax.papers.reproductions.description import load
+    >>> from fedax.papers.reproductions.library import load
     >>> behind(load("apfl-fig5"), "small", {"FedAvg (localised test accuracy)": Measured(97.5, 0.25, 3)})
     [('FedAvg (localised test accuracy)', '97.50 ± 0.25')]
     """
