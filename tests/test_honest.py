@@ -146,6 +146,12 @@ def test_the_closing_table_of_a_round_before_anybody_took_part(tmp_path, capsys)
     assert "All clients" in capsys.readouterr().out
 
 
+def test_auc_chooses_the_round_where_it_is_asked_for(tmp_path):
+    result = fedax.simulate(problem(metrics=["auc"]), federation(), fedax.Ditto(lr=0.05, lam=0.1), rounds=3)
+    best = max(result.history, key=lambda row: row["personal_validation_auc"])
+    assert result.by_client.moments["chosen"].round == best["round"] > 0
+
+
 def test_what_decides_is_measured():
     table = {"rounds": 1, "data": {"name": "breast_cancer"}, "model": {"name": "logistic"}}
     methods = [{"name": "FedAvg", "lr": 0.1}, {"name": "FedProx", "lr": 0.1, "mu": 0.1}]

@@ -116,6 +116,8 @@ def test_bad_input_gets_one_sentence(shared, federation):
         result.predict({"age": 3})
     with pytest.raises(FedaxError, match="column 'age' has 'old' at row 1: it must be a number"):
         result.predict(new.assign(age="old"))
+    with pytest.raises(FedaxError, match=r"2 problems: \(1\) column 'age' has 'old'.*\(2\) unknown client 'osl'"):
+        result.predict(new.assign(age="old"), client="osl")
     with pytest.raises(FedaxError, match="column 'crp' has infinity at row 1"):
         result.predict(new.assign(crp=np.inf))
     with pytest.raises(FedaxError, match="the table has no rows"):
@@ -128,6 +130,13 @@ def test_bad_input_gets_one_sentence(shared, federation):
     assert local.predict(new, client="oslo").shape == (3,)
     with pytest.raises(FedaxError, match="unknown client '7'"):
         local.predict(new, client=7)
+
+
+def test_what_a_prediction_stands_on_is_said(shared, caplog):
+    result, _ = shared
+    result.predict(table(3, seed=1).assign(blood=["A", "AB", "a"]), client="oslo")
+    assert "column 'blood' has values that the training rows did not have, in 2 of 3 rows: 'AB', 'a'" in caplog.text
+    assert "no models of their own: the shared model predicts" in caplog.text
 
 
 def test_a_run_without_a_table_cannot_predict(tmp_path, capsys):

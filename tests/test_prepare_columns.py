@@ -14,7 +14,7 @@ from fedax.cli import invoke
 from fedax.data import IID, from_table, load
 from fedax.data.partitions.registry import FeatureShift
 from fedax.data.tables.fitting import answer, asker, fit
-from fedax.data.tables.kinds import recognise, recognised
+from fedax.data.tables.kinds import recognise, recognised, remarks
 from fedax.data.tables.preparation import Preparation
 from fedax.data.tables.table import check
 from fedax.errors import FedaxError
@@ -57,7 +57,7 @@ def test_kinds_of_columns():
         "ward": "constant",
         "note": "text",
         "hospital": "category",
-        "ill": "category",
+        "ill": "boolean",
     }
 
 
@@ -67,6 +67,7 @@ def test_kinds_of_columns():
         ("age", ["30", "NA", "41.5", "?"], "number"),
         ("flag", [True, None, False], "boolean"),
         ("flag", ["true", "FALSE", ""], "boolean"),
+        ("flag", ["Yes", "no", "-", "YES"], "boolean"),
         ("day", ["01.02.2024", "15.02.2024", "x"], "date"),
         ("day", ["3/25/2024", "3/2/2024"], "date"),
         ("count", list(range(30)), "id"),  # they count the rows
@@ -188,7 +189,7 @@ def test_dates_become_days_on_request():
     at = made.features.index("admitted")
     days = made.transform(frame)[:, at]
     np.testing.assert_allclose(days, (np.arange(200) - 99.5) / np.arange(200).std(), rtol=1e-4)
-    with pytest.raises(FedaxError, match=r"'31.12.24' at row 1: it must be a date of the column's form"):
+    with pytest.raises(FedaxError, match=r"'31.12.24' at row 1: it must be a date such as 2024-12-31"):
         made.transform(frame.head(2).assign(admitted=["31.12.24", "2024-01-01"]))
     assert "admitted" in from_table(frame, **GOOD, missing="fill", dates="numbers").info["preparation"].features
 
@@ -295,7 +296,7 @@ def test_slips_that_hide_a_column_are_named():
 def test_what_looks_missing_among_words_is_said(caplog):
     frame = patients().assign(unit=["A", "?", "B", "C"] * 50, smokes=["true", "NA", "false", ""] * 50)
     made = from_table(frame, **GOOD, missing="fill").info["preparation"]
-    assert "column 'unit' has '?' in 50 cells: only an empty cell is missing among words" in caplog.text
+    assert "column 'unit' has '?' in 50 cells: among words only an empty cell is missing" in caplog.text
     assert "smokes" in made.features  # true, false and missing cells
 
 
@@ -395,6 +396,28 @@ def test_other_separators_are_named(tmp_path):
     patients(20).to_csv(tmp_path / "patients.csv", index=False, sep=";")
     with pytest.raises(FedaxError, match="has semicolons between its columns: a CSV file must have commas"):
         load("csv", path=str(tmp_path / "patients.csv"), **GOOD)
+    patients(20).assign(note="sjøsyk").to_csv(tmp_path / "latin.csv", index=False, encoding="latin-1")
+    with pytest.raises(FedaxError, match=r"latin\.csv is not in UTF-8: save it in that encoding"):
+        load("csv", path=str(tmp_path / "latin.csv"), **GOOD)
+
+
+@pytest.mark.parametrize(
+    ("cell", "remark"),
+    [
+        ("{i}%", "words such as '1%' that look like numbers"),
+        ("{i},5", "words such as '1,5' that look like numbers"),
+        ("${i},200.00", "look like numbers"),
+        ("{i} kg", "look like numbers"),
+        ("{i:02}/06/2024", "is read as day/month/year: '01/06/2024' is 2024-06-01"),
+        ("06/{j}/2024", None),
+        ("{i}+", None),
+        ("{i}A", None),
+    ],
+)
+def test_what_looks_like_something_else_is_said(cell, remark):
+    column = pandas.Series([cell.format(i=i, j=i + 12) for i in range(1, 13)] * 3)
+    found = " ".join(remarks(recognise("dose", column), column))
+    assert remark in found if remark else not found
 
 
 # Many columns
@@ -421,6 +444,6 @@ def test_data_info_shows_columns_before_a_run(tmp_path, capsys):
     for words in ("200 rows, 10 columns", "patient_id", "left out", "free text", "category", "date"):
         assert words in shown
     assert "column 'crp' has 'high' at row 6" in shown
-    assert "column 'blood' has '?' in 1 cells: only an empty cell is missing among words" in shown
+    assert "column 'blood' has '?' in 1 cells: among words only an empty cell is missing" in shown
     assert 'missing = "fill" fills them in' in shown
     assert invoke(["data", "info", str(tmp_path / "nowhere.csv")]) == 2

@@ -107,6 +107,7 @@ def test_weights_and_bad_input():
     model = FederatedClassifier(rounds=1)
     for fit, sentence in (
         ({"clients": ["a"]}, r"clients has the shape \(1,\) for 300 rows"),
+        ({"clients": [None, *"a" * 299]}, r"clients is missing in 1 of 300 rows \(first row 1\)"),
         ({"sample_weight": np.zeros(300)}, "at least one non-zero"),
         ({"sample_weight": -np.ones(300)}, "[Nn]egative values"),
     ):

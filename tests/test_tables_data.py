@@ -129,7 +129,7 @@ GOOD = {"label": "ill", "client": "hospital", "categorical": ["blood"]}
         (("oslo,40", "oslo,forty"), {}, "column 'age' has 'forty' at row 3: it must be a number"),
         (("oslo,40", "oslo,NaN"), {}, "cells are missing: 'age' in 1 of 6 rows (first row 3)"),
         (("oslo,40", "oslo,inf"), {}, "column 'age' has infinity at row 3"),
-        (("yes", "no"), {}, "the label is no in all 6 rows: there must be at least two values"),
+        (("yes", "no"), {}, "the label 'ill' is 'no' in all 6 rows: there must be at least two values"),
         (("oslo,40", " oslo,40"), {}, "the client column has ' oslo' and 'oslo': spaces alone tell them apart"),
         (("age,smokes", "age,age"), {}, "{path} has two columns named 'age'"),
         (("oslo,40", "oslo,40,1,2"), {}, "{path} is not a CSV file"),

@@ -125,6 +125,13 @@ def test_dropout_draws_from_the_key():
         model.apply(params, state, x, None, True)
 
 
+def test_draws_in_evaluation_are_refused():
+    problem = fedax.Problem(Function(lambda y: nn.functional.dropout(y)), loss="cross_entropy")
+    words = r"Function draws random numbers in evaluation too \(aten.native_dropout.default\): let it draw in training"
+    with pytest.raises(FedaxError, match=words):
+        fedax.simulate(problem, federation(), fedax.FedAvg(lr=0.1), rounds=1, local_steps=1, batch_size=4)
+
+
 def test_recurrent_dropout_and_attention_dropout_draw():
     class Sequence(nn.Module):
         def __init__(self):
@@ -256,6 +263,17 @@ def quantised():
     return net
 
 
+def packed():
+    rnn, pack = nn.RNN(3, 2), nn.utils.rnn.pack_padded_sequence
+    return Function(lambda y: rnn(pack(y[None], (y[:, 0] < 9).long(), enforce_sorted=False))[1][0])
+
+
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch calls it old
+        return torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
+
+
 class OnGPU(nn.Sequential):
     """What a module on a GPU says of its parameters, where there is no GPU."""
 
@@ -268,6 +286,14 @@ REFUSED = {
     "a branch": (lambda: Function(lambda y: y if y.sum() > 0 else -y), "depends on the data.*torch.where"),
     "a number": (lambda: Function(lambda y: y * y.max().item()), "a number is taken out of a tensor"),
     "entries": (lambda: Function(lambda y: y[y > 0]), r"shape of aten.index.Tensor in Function depends on the data"),
+    "places": (lambda: Function(lambda y: y.nonzero().float()), "shape of aten.nonzero.default in Function depends on"),
+    "NumPy": (lambda: Function(lambda y: torch.tensor(y.detach().numpy())), "computes in NumPy, where torch.export"),
+    "an error": (
+        lambda: Function(lambda y: {}["a"]),
+        r"<lambda> \(.*test_torch_models.py, line \d+\) raises KeyError: 'a'",
+    ),
+    "TorchScript": (lambda: scripted(), "is compiled by TorchScript: give the module that it was made from"),
+    "packed": (lambda: packed(), "takes a size from a tensor's values, as packed sequences do"),
     "two outputs": (lambda: Function(lambda y: (y, y)), "gives a tuple of 2 tensors: the loss takes one tensor"),
     "a dictionary": (lambda: Function(lambda y: {"a": y, "b": y}), "gives a dictionary of a, b"),
     "rows": (lambda: nn.Linear(4, 2), r"Linear does not take rows of shape \(3,\)"),
@@ -302,6 +328,29 @@ def test_refusals_are_one_sentence(case):
     with pytest.raises(FedaxError, match=words) as refused:
         trained()
     assert "\n" not in str(refused.value)
+
+
+def test_a_class_and_a_loss_of_pytorchs_own():
+    with pytest.raises(FedaxError, match=r"model is the class Net: give a model made by it, such as Net\(\)"):
+        fedax.Problem(Net, loss="cross_entropy")
+    for loss in (nn.CrossEntropyLoss(), nn.functional.cross_entropy):
+        with pytest.raises(FedaxError, match="losses are computed in JAX: give its counterpart, loss='cross_entropy'"):
+            fedax.Problem(Net(), loss=loss)
+    with pytest.raises(FedaxError, match=r"loss is PyTorch's HuberLoss, .*: give a function of \(outputs, y\)"):
+        fedax.Problem(Net(), loss=nn.HuberLoss())
+
+
+def test_classes_second_as_in_segmentation():
+    """Outputs [rows, classes, height, width] are compared as PyTorch's own loss compares them."""
+    net, x, y = nn.Conv2d(1, 5, 3, padding=1), rows(4, 1, 6, 7), RNG.integers(0, 5, (4, 6, 7))
+    problem = fedax.Problem(net, loss="cross_entropy", metrics=["perplexity"])
+    made = fedax.Federation.from_clients([{"x": x, "y": y}])
+    found = fedax.simulate(problem, made, fedax.FedAvg(lr=0.1), rounds=1, local_steps=1, eval_on=["train"])
+    outputs = net(torch.tensor(x))
+    expected = nn.functional.cross_entropy(outputs, torch.tensor(y)).item()
+    assert found.history[0]["train_loss"] == pytest.approx(expected, rel=1e-5)
+    assert found.history[0]["train_perplexity"] == pytest.approx(np.exp(expected), rel=1e-5)
+    assert found.history[0]["train_accuracy"] == pytest.approx(np.mean(outputs.argmax(1).numpy() == y))
 
 
 def test_one_row_in_training_with_batch_normalisation():
@@ -419,10 +468,16 @@ def test_federations_from_datasets():
     np.testing.assert_array_equal(given.train.count, [5, 7])
     np.testing.assert_array_equal(given.client(0)["x"], x[parts[0].indices])
     np.testing.assert_array_equal(given.client(1)["y"], y[parts[1].indices])
+    with pytest.raises(FedaxError, match=r"client 0 is a Subset: fedax.data.from_torch makes a federation"):
+        fedax.Federation.from_clients(parts)
     divided = fedax.data.from_torch(whole, partition=fedax.data.IID(3), seed=1)
     assert (divided.clients, divided.rows) == (3, 12)
     with pytest.raises(FedaxError, match="one dataset needs partition=, or give a list of datasets"):
         fedax.data.from_torch(whole)
+    with pytest.raises(FedaxError, match="client 0's dataset gives 2 values in row 0 and 3 values in row 1: make them"):
+        fedax.data.from_torch([[(1, 2), (1, 2, 3)]])
+    with pytest.raises(FedaxError, match="client 0's dataset gives x, y in row 0 and x in row 1: make them alike"):
+        fedax.data.from_torch([[{"x": 1, "y": 0}, {"x": 1}]])
 
 
 def test_the_pages_script(tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from fedax.models.torch.exporting import INPUT, export  # noqa: E402
+from fedax.models.torch.exporting import export  # noqa: E402
+from fedax.models.torch.graph import INPUT  # noqa: E402
 from fedax.models.torch.weights import first_names  # noqa: E402
 
 ROWS = 4
@@ -104,7 +105,7 @@ def check(cases, *, train=False, open_rows=True, twice=True, tolerance=1e-6):
     with jax.enable_x64(True):
         graph = export(net, x, train)
         assert (graph.batch is not None) == open_rows
-        assert not graph.draws
+        assert graph.drawing is None
         rng = np.random.default_rng(1)
         tensors = {**dict(net.named_parameters()), **dict(net.named_buffers())}
         first = {name: t.detach().numpy() for name, t in tensors.items()} | {INPUT + n: a for n, a in x.items()}
@@ -481,6 +482,14 @@ def test_resampling(axes):
             (nn.Upsample(scale_factor=1.5, mode="bicubic", align_corners=a), real(2, *size)) for a in (False, True)
         ]
         cases += [
+            (
+                lambda x, g, k=k: F.grid_sample(x, 0.4 * g, align_corners=False, padding_mode=k),
+                real(2, *size),
+                real(3, 3, 2),
+            )
+            for k in ("zeros", "border")
+        ]
+        cases += [
             (lambda x, m=m: F.interpolate(x, size=(3, 2), mode=m, antialias=True), real(2, 5, 5))
             for m in ("bilinear", "bicubic")
         ]
@@ -590,6 +599,8 @@ def test_gradients_stop_where_pytorch_stops_them():
     def mixed(x):
         with torch.no_grad():
             scale = x.exp().mean(0)
-        return x * scale + (x.detach() ** 2) * x.sum(), (x - x.detach() + x.detach().round()) ** 2
+        with torch.inference_mode():
+            shift = x.exp()
+        return x * scale + (x.detach() ** 2) * x.sum(), (x - x.detach() + x.detach().round()) ** 2, x * shift.clone()
 
     check([(mixed, real(3))])

@@ -44,6 +44,8 @@ WIDTHS = 15  # of probabilities: calibration_error
 FITTING = {"classes": ("cross_entropy", "logistic", "next_token"), "numbers": ("squared", "mse")}
 #: Names that histories use otherwise.
 RESERVED = ("loss", "accuracy", "objective")
+#: For unbalanced classes: where one of these is asked for, it stands before accuracy.
+BALANCED = ("auc", "average_precision", "balanced_accuracy", "macro_f1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,13 +183,17 @@ def remember(described: Any) -> None:
 
 
 def main(names: Iterable[str]) -> str:
-    """The metric that stands for all where only one is shown: accuracy, else the first that was asked for, else loss.
+    """The metric that stands for all where only one is shown: one that was asked for because classes are unbalanced,
+    else accuracy, else the first that was asked for, else loss.
 
-    >>> main(["loss", "accuracy", "auc"]), main(["loss", "r2", "mae"]), main(["loss", "objective"])
-    ('accuracy', 'r2', 'loss')
+    >>> main(["loss", "accuracy", "auc"]), main(["loss", "accuracy", "top_5"]), main(["loss", "r2", "mae"])
+    ('auc', 'accuracy', 'r2')
     """
     found = list(names)
     asked = [name for name in found if name not in RESERVED]
+    balanced = [name for name in asked if name in BALANCED]
+    if balanced:
+        return balanced[0]
     return "accuracy" if "accuracy" in found else asked[0] if asked else "loss"
 
 

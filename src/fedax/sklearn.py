@@ -261,6 +261,8 @@ def _check_weight(weight: Floats) -> None:
 
 
 def _federation(x: Floats, y: Any, weight: Floats, clients: Any) -> Any:
+    import pandas
+
     from fedax.data.federation import arrange
 
     arrays = {"x": x, "y": y}
@@ -271,7 +273,14 @@ def _federation(x: Floats, y: Any, weight: Floats, clients: Any) -> Any:
     whose = np.asarray(clients)
     if whose.shape != (len(x),):
         raise FedaxError(f"clients has the shape {whose.shape} for {len(x)} rows: it must say one client a row")
-    values, code = np.unique(whose, return_inverse=True)
+    gone = pandas.isna(whose)
+    if gone.any():
+        some = f"{int(gone.sum()):,} of {len(x):,} rows (first row {int(gone.argmax()) + 1})"
+        raise FedaxError(f"clients is missing in {some}: every row needs its client")
+    try:
+        values, code = np.unique(whose, return_inverse=True)
+    except TypeError:
+        raise FedaxError("clients has names of several types: they must be all words or all numbers") from None
     blocks = [np.flatnonzero(code == number) for number in range(len(values))]
     return arrange(arrays, blocks, split=None, seed=0, names=tuple(map(str, values)))
 

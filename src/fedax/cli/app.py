@@ -80,6 +80,9 @@ def invoke(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except (Exception, SystemExit) as error:
+        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # who read the screen has seen enough, as `| head` does
+            return leave(FAILED)
         if isinstance(error, SystemExit) and _completes(arguments):
             return int(error.code or 0)
         if "--debug" in arguments:

@@ -44,7 +44,7 @@ def predict(
         names = ", ".join(str(folder) for folder in folders[:6])
         raise FedaxError(f"{run} holds {len(folders)} runs: name one of them, such as {names}")
     predictor, rows = Predictor.load(folders[0]), read_table(table)
-    found = predictor.predictions(rows, predictor.own(rows) if own else client)
+    found = predictor.predictions(rows, predictor.own(rows) if own else client, owner=str(table))
     text = found.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     if out is None:
         print(text, end="")

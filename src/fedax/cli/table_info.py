@@ -25,7 +25,7 @@ def is_table(name: str) -> bool:
 def show_table_file(path: str) -> None:
     """Print a table's columns, and its problems with their counts."""
     from fedax.cli.console import console, table
-    from fedax.data.tables.kinds import becomes, mistakes, no_words, recognised
+    from fedax.data.tables.kinds import becomes, mistakes, recognised, remarks
     from fedax.data.tables.own_rows import read_table
     from fedax.errors import FedaxError
 
@@ -34,6 +34,7 @@ def show_table_file(path: str) -> None:
         raise FedaxError(f"{path} has no rows")
     columns = recognised(frame)
     rows = [(str(c.name), c.kind, _missing(c), _values(c, frame.iloc[:, i]), becomes(c)) for i, c in enumerate(columns)]
+    kind = "parquet" if path.endswith((".parquet", ".pq")) else "csv"
     title = f"{path}: {len(frame):,} rows, {len(columns):,} columns"
     heads = ("column", "kind", "missing", "values", "becomes")
     console().print(table(title, heads, rows[:SHOWN], right=["missing"], whole=["column", "kind"]))
@@ -41,15 +42,11 @@ def show_table_file(path: str) -> None:
         print(f"and {len(rows) - SHOWN:,} more columns")
     problems = [sentence for i, c in enumerate(columns) for sentence in mistakes(c, frame.iloc[:, i])]
     problems += _gaps(columns)
-    words = {c.name: no_words(frame.iloc[:, i]) for i, c in enumerate(columns) if c.kind == "category"}
-    problems += [
-        f"column {name!r} has {word!r} in {count:,} cells: only an empty cell is missing among words"
-        for name, found in words.items()
-        for word, count in found.items()
-    ]
+    problems += [sentence for i, c in enumerate(columns) for sentence in remarks(c, frame.iloc[:, i])]
     for sentence in problems:
         print(f"- {sentence}")
-    print("The label and the client column are among these; [data] names them: label = ..., client = ...")
+    print("The label and the client column are among these: an experiment file names them, as `label` and `client`")
+    print(f'in its [data] table, with name = "{kind}" and path = "{path}".')
 
 
 def _missing(column: Column) -> str:
@@ -57,11 +54,14 @@ def _missing(column: Column) -> str:
 
 
 def _values(column: Column, given: Any) -> str:
-    from fedax.data.tables.applying import texts
+    import numpy as np
+
+    from fedax.data.tables.applying import dates, texts
+    from fedax.data.tables.kinds import as_date
 
     if column.kind == "number" and column.span is not None:
         return f"{column.span[0]:g} to {column.span[1]:g}"
-    if column.kind == "category":
+    if column.kind in ("category", "boolean"):
         counts: dict[str, int] = {}
         for value in texts(given)[0]:
             if value is not None:
@@ -69,6 +69,9 @@ def _values(column: Column, given: Any) -> str:
         first = sorted(counts, key=lambda value: -counts[value])[:3]
         shown = ", ".join(f"{value} {counts[value] / column.rows:.0%}" for value in first)
         return shown + (" ..." if len(counts) > 3 else "")
+    if column.kind == "date":
+        days = dates(given, str(column.form))[0]
+        return f"{as_date(np.nanmin(days))} to {as_date(np.nanmax(days))}"
     shown = str(given.dropna().iloc[0]) if given.notna().any() else ""
     return shown if len(shown) <= 24 else f"{shown[:21]}..."
 

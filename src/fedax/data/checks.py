@@ -76,6 +76,9 @@ def check_arrays(arrays: object, owner: str) -> dict[str, Array]:
     ['x', 'y']
     """
     if not isinstance(arrays, Mapping) or not arrays:
+        if hasattr(arrays, "__getitem__") and type(arrays).__module__.startswith(("torch.", "datasets.")):
+            name = type(arrays).__name__
+            raise FedaxError(f"{owner} is a {name}: fedax.data.from_torch makes a federation of PyTorch's datasets")
         raise FedaxError(f"{owner} is {arrays!r}: it must be a dict of arrays such as {{'x': ..., 'y': ...}}")
     checked = {key: _numeric(key, value, owner) for key, value in flattened(arrays, owner).items()}
     lengths = {key: len(array) for key, array in checked.items()}

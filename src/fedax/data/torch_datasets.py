@@ -10,6 +10,7 @@ import numpy as np
 from fedax.data.federation import Federation
 from fedax.data.partitions.base import Partition
 from fedax.errors import FedaxError
+from fedax.own_code import telling_whose
 
 LABELS = ("y", "labels", "label", "target")
 
@@ -63,14 +64,30 @@ def arrays_of(dataset: Any, owner: str) -> dict[str, Any]:
     if hasattr(dataset, "column_names"):  # Hugging Face's: columns at once
         columns = dataset[:]
         return _named({key: _stacked(columns[key], key, owner) for key in dataset.column_names}, owner)
-    rows = [dataset[i] for i in range(len(dataset))]
-    if isinstance(rows[0], Mapping):
-        return _named({key: _stacked([row[key] for row in rows], key, owner) for key in rows[0]}, owner)
-    if not isinstance(rows[0], tuple | list):
+    with telling_whose():
+        rows = [dataset[i] for i in range(len(dataset))]
+    first = rows[0]
+    if not isinstance(first, Mapping | tuple | list):
         raise FedaxError(
-            f"{owner} gives rows of type {type(rows[0]).__name__}: they must be pairs (x, y) or dictionaries"
+            f"{owner} gives rows of type {type(first).__name__}: they must be pairs (x, y) or dictionaries"
         )
+    for i, row in enumerate(rows):
+        if (
+            type(row) is not type(first)
+            or len(row) != len(first)
+            or (isinstance(row, Mapping) and set(row) != set(first))
+        ):
+            raise FedaxError(f"{owner} gives {_parts(first)} in row 0 and {_parts(row)} in row {i}: make them alike")
+    if isinstance(first, Mapping):
+        return _named({key: _stacked([row[key] for row in rows], key, owner) for key in first}, owner)
     return _named(tuple(_stacked(list(parts), i, owner) for i, parts in enumerate(zip(*rows, strict=True))), owner)
+
+
+def _parts(row: Any) -> str:
+    """What a row is made of, in words."""
+    if isinstance(row, Mapping):
+        return ", ".join(map(str, row)) or "nothing"
+    return f"{len(row)} values" if isinstance(row, tuple | list) else f"a {type(row).__name__}"
 
 
 def _named(parts: Any, owner: str) -> dict[str, Any]:

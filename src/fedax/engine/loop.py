@@ -152,6 +152,8 @@ class Simulation:
     def _diverged(self, round: int, what: str, kept: Result) -> DivergedError:
         name = type(bare(self.prepared.algorithm)).__name__
         hint = "the last good model is kept; a smaller lr usually helps"
+        if round == 0:
+            hint = "look for NaN in the data, and for numbers outside of an embedding's table"
         said = "" if self.prepared.advice is None else f". {self.prepared.advice}"
         return DivergedError(f"{name} {what} in round {round}: {hint}{said}", round=round, result=kept)
 

@@ -55,9 +55,12 @@ def describe(run: Prepared) -> Record:
     return Record(experiment, run.config.rounds, functools.partial(describe_clients, run.whole))
 
 
-def described_table(problem: Problem, algorithm: Algorithm, federation: Federation | None) -> dict[str, Any] | None:
-    """Of a run on a table, what prediction needs besides the parameters; None for other runs."""
-    made = None if federation is None else federation.info.get("preparation")
+def described_table(
+    problem: Problem, algorithm: Algorithm, federation: Federation | None, made: Preparation | None = None
+) -> dict[str, Any] | None:
+    """Of a run on a table, what prediction needs besides the parameters; None for other runs. made: the preparation
+    where there is no federation."""
+    made = made if federation is None else federation.info.get("preparation")
     if not isinstance(made, Preparation) or problem.model is None:
         return None
     about = {"model": described_model(problem.model), "loss": problem.name, "shared": algorithm.shared}

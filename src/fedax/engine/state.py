@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax.evaluation import Measurement
-from fedax.evaluation.metrics import METRICS
+from fedax.evaluation.metrics import BALANCED, METRICS, main
 from fedax.evaluation.protocol import Clients
 from fedax.runs.files import History
 
@@ -38,8 +38,8 @@ class Snapshot:
 
 
 class Watch:
-    """Keeps the evaluated round with the best validation accuracy, else loss, whatever other metrics there are; the
-    first of equals."""
+    """Keeps the evaluated round with the best accuracy on validation rows, or AUC and the like if the problem asks for
+    them, else loss; the first of equals."""
 
     def __init__(self) -> None:
         self.best: Snapshot | None = None
@@ -50,7 +50,9 @@ class Watch:
         judged = metrics.get("personal_validation") or metrics.get("validation")
         if judged is None:
             return
-        name = "accuracy" if "accuracy" in judged else "loss"
+        name = main(judged)
+        if name not in ("accuracy", *BALANCED) or not np.isfinite(judged[name].overall):
+            name = "loss"
         score = judged[name].overall * (1 if METRICS[name].higher else -1)
         if score > self.score:
             # a copy: the compiled rounds reuse the memory of what they are given

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from fedax.metrics import BINS, METRICS, Metric, Shown, check_names, check_outputs, chosen, main, remember, shown
+from fedax.metrics import (
+    BALANCED,
+    BINS,
+    METRICS,
+    Metric,
+    Shown,
+    check_names,
+    check_outputs,
+    chosen,
+    main,
+    remember,
+    shown,
+)
 
-__all__ = ["BINS", "METRICS", "Metric", "Shown", "check_names", "check_outputs", "chosen", "main", "remember", "shown"]
+__all__ = [
+    "BALANCED",
+    "BINS",
+    "METRICS",
+    "Metric",
+    "Shown",
+    "check_names",
+    "check_outputs",
+    "chosen",
+    "main",
+    "remember",
+    "shown",
+]

@@ -28,8 +28,8 @@ class TuneTable(BaseModel):
     method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
 
     seed: of the runs that tune; default the least that is not reported on.
-    metric: what decides, the name of a metric such as auc, or a column on validation rows; default accuracy, else the
-        objective, of the clients' own models where there are any.
+    metric: what decides, the name of a metric such as auc, or a column on validation rows; default AUC if it is
+        among the metrics, else accuracy, else the objective, of the clients' own models where there are any.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)

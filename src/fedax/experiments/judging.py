@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import BALANCED
 from fedax.experiments.sweep_table import SweepTable
 from fedax.report.columns import better
 
@@ -87,8 +88,8 @@ def judge(table: SweepTable, rounds: int, columns: Sequence[Collection[str]]) ->
 
 def _default(columns: Sequence[str]) -> str:
     for part in ("test", "validation", "train"):
-        names = [f"{part}_accuracy", f"personal_{part}_accuracy", f"{part}_objective", f"{part}_loss"]
-        for name in (*names, f"personal_{part}_loss"):
+        names = [f"{own}{part}_{name}" for name in (*BALANCED, "accuracy") for own in ("", "personal_")]
+        for name in (*names, f"{part}_objective", f"{part}_loss", f"personal_{part}_loss"):
             if name in columns:
                 return name
     raise FedaxError("sweep.metric is missing: these methods have no accuracy or loss in common to be judged by")

@@ -19,8 +19,8 @@ from fedax.options import Count
 class SweepTable(BaseModel):
     """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
 
-    metric: a column of the history, or a metric such as auc; default accuracy, else the regularised or the plain loss;
-        on test rows if any.
+    metric: a column of the history, or a metric such as auc; default AUC if it is among the metrics, else
+        accuracy, else the regularised or the plain loss; on test rows if any.
     goal: "max" or "min"; default by the metric's name.
     over: the metric's mean over the last so many rounds decides; default its last value.
     target: a value of the metric; the first evaluated round that reaches it is reported.

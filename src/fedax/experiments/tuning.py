@@ -20,6 +20,7 @@ from fedax.engine import Result, Simulation
 from fedax.engine.prepare import in_memory
 from fedax.engine.sweeps import Settings, sweep
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import BALANCED
 from fedax.experiments.budget import hold_equal
 from fedax.experiments.building import options, prepare
 from fedax.experiments.events import Progress, Run
@@ -239,10 +240,11 @@ class _Method:
 
 
 def _judge(run: Simulation, asked: TuneTable) -> Judge:
-    """What decides: on validation rows, accuracy, else the objective, else the loss; of own models where there are."""
+    """What decides: on validation rows, AUC and the like if asked for, else accuracy, the objective, the loss; of own
+    models where there are."""
     columns = [name for name in next(iter(run)) if name.removeprefix("personal_").startswith("validation_")]
     own = "personal_" if run.prepared.algorithm.personalised else ""
-    wanted = [f"{own}validation_{name}" for name in ("accuracy", "objective", "loss")]
+    wanted = [f"{own}validation_{name}" for name in (*BALANCED, "accuracy", "objective", "loss")]
     named = asked.metric if asked.bare is None else f"{own}validation_{asked.bare}"
     metric = named or next(name for name in wanted if name in columns)
     if metric not in columns:

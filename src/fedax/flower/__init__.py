@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from fedax.flower.agreement import Setting
     from fedax.flower.client import client_app
     from fedax.flower.server import server_app
+    from fedax.flower.table_sums import table_preparation_app, table_sums_app
 
-__all__ = ["Setting", "client_app", "server_app"]
-_HOMES = {"Setting": "agreement", "client_app": "client", "server_app": "server"}
+__all__ = ["Setting", "client_app", "server_app", "table_preparation_app", "table_sums_app"]
+_HOMES = {
+    "Setting": "agreement",
+    "client_app": "client",
+    "server_app": "server",
+    "table_preparation_app": "table_sums",
+    "table_sums_app": "table_sums",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -41,6 +41,7 @@ clip = 0.0  # the L2 norm that uploads are scaled down to; 0 leaves them as they
 noise = 0.0  # with clip: the noise multiplier of differential privacy
 delta = 0.0  # with noise: of (epsilon, delta); 0 for 1e-5
 cohorts = "known"  # with noise: "known" to all by the seed, or "secret" and drawn by the server alone
+preparation = ""  # where sites have tables: the file with their preparation, which is kept with the model
 secure = 0.0  # secure aggregation of uploads whose entries are at most this large; 0 for plain uploads
 """
 

@@ -25,6 +25,7 @@ from fedax.algorithms.base import Context as Moment
 from fedax.algorithms.with_model_state import bare
 from fedax.client.availability import Presence
 from fedax.client.round import cast_like
+from fedax.data.tables.preparation import Preparation
 from fedax.engine.executors import diagnostics
 from fedax.engine.record import described_table
 from fedax.engine.result import Result, unwrap
@@ -41,6 +42,7 @@ from fedax.flower.safe_log import log, printable
 from fedax.flower.sampling import draw
 from fedax.flower.secure_round import ask_for_mean
 from fedax.flower.server_folder import ServerFolder
+from fedax.flower.table_sums import preparation_in
 from fedax.flower.watchdog import Watchdog, leave
 from fedax.privacy.clipping import clip, norm
 from fedax.privacy.secret_cohorts import secret_draw
@@ -69,7 +71,8 @@ def server_app(
 
     Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
     `round-timeout`, `max-norm` and `norm-factor` (of an upload), `max-rows` (that a client may claim), `clip`, `noise`,
-    `delta` and `cohorts` (see `fedax.flower.privacy_settings`) and `secure` (see `fedax.flower.secure_aggregation`).
+    `delta` and `cohorts` (see `fedax.flower.privacy_settings`), `secure` (see `fedax.flower.secure_aggregation`) and
+    `preparation` (a file that `fedax.flower.table_preparation_app` wrote: kept with the model, which then predicts).
     A run that was stopped or killed goes on when it is started again with the same `out`.
     """
     from flwr.serverapp import ServerApp
@@ -97,6 +100,7 @@ def serve(
     """Run a setting to its end on the clients of a grid, and leave a run directory."""
     patience = Patience.of(setting, config)
     guard = guard or Guard.of(config)
+    preparation = preparation_in(config.get("preparation"))
     max_rows = whole_number("max-rows", config.get("max-rows") or MAX_ROWS, 2**40)
     with locked(out):
         folder = ServerFolder(out, setting)
@@ -119,7 +123,7 @@ def serve(
             )
             try:
                 with dog.watching():
-                    server = Server(network, setting, folder, patience, guard)
+                    server = Server(network, setting, folder, patience, guard, preparation)
                     return server.run()
             except DivergedError as error:
                 log.error(str(error))
@@ -145,9 +149,16 @@ class Server:
     """One run: the method's server state, what of each client's work is in it, and the history."""
 
     def __init__(
-        self, network: Network, setting: Setting, folder: ServerFolder, patience: Patience, guard: Guard
+        self,
+        network: Network,
+        setting: Setting,
+        folder: ServerFolder,
+        patience: Patience,
+        guard: Guard,
+        preparation: Preparation | None = None,
     ) -> None:
         self.network, self.setting, self.folder, self.patience, self.guard = network, setting, folder, patience, guard
+        self.preparation = preparation
         log.info("%s: run %s, start %d, in %s", setting.fingerprint, folder.run, folder.start, folder.path.resolve())
         network.wait(patience.min_clients)
         hello = network.settle()
@@ -211,7 +222,9 @@ class Server:
         model = jax.tree.map(jnp.asarray, model)
         info = {"algorithm": repr(self.setting.algorithm), "rounds": self.round, "seed": self.setting.seed}
         info |= {"executor": "flower", **self._promise()}
-        tabular = described_table(self.setting.problem, self.setting.algorithm, self.setting.federation)
+        tabular = described_table(
+            self.setting.problem, self.setting.algorithm, self.setting.federation, self.preparation
+        )
         return Result(self.history, model, None, self.setting.clients or 0, info, tabular=tabular)
 
     def _answers(self) -> dict[int, Answer]:

@@ -58,6 +58,8 @@ def form_of(model: Any) -> Form:
         init, apply = model
     elif hasattr(model, "init") and hasattr(model, "apply"):
         init, apply = model.init, model.apply
+    elif isinstance(model, type):
+        raise FedaxError(f"model is the class {model.__name__}: give a model made by it, such as {model.__name__}()")
     else:
         raise FedaxError(
             f"model must have init(key, x) and apply(params, x), or be that pair; got {type(model).__name__}"

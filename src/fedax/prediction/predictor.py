@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from fedax.prediction.forward import MODELS as PLAIN
 from fedax.prediction.forward import of_client, outputs, probabilities, tree
 from fedax.runs.files import INFO, MODEL, PERSONAL, PREPARATION, read_json
 
+log = logging.getLogger("fedax")
 Clients = str | int | Sequence[str] | None
 
 
@@ -81,13 +83,7 @@ class Predictor:
 
     def predict(self, table: Any, client: Clients = None) -> Array:
         """The predicted label of each row, or the predicted number."""
-        if self.preparation.task == "regression":
-            numbers: Array = self._outputs(table, client)[:, 0]
-            return numbers
-        chosen = self.predict_proba(table, client).argmax(axis=1)
-        assert self.preparation.labels is not None
-        labels: Array = np.array(self.preparation.labels)[chosen]
-        return labels
+        return self._labels(self._outputs(table, client))
 
     def predict_proba(self, table: Any, client: Clients = None) -> Array:
         """Each class's probability, [rows, classes], in the order of `preparation.labels`."""
@@ -96,47 +92,58 @@ class Predictor:
         made: Array = probabilities(self._outputs(table, client))
         return made
 
-    def predictions(self, table: Any, client: Clients = None) -> Any:
+    def predictions(self, table: Any, client: Clients = None, *, owner: str = "the table") -> Any:
         """A table with the prediction of each row and, for classes, a column probability_<label> of each.
 
-        Columns that tell rows apart, such as a patient's number, come first.
+        Columns that tell rows apart, such as a patient's number, come first. owner: what a sentence calls the table.
         """
         import pandas
 
         frame = as_frame(table)
         ids = [name for name, why in self.preparation.left_out.items() if "tells rows apart" in why]
         shown = {name: frame[name].to_numpy() for name in ids if name in frame.columns}
-        if self.preparation.task == "regression":
-            return pandas.DataFrame({**shown, "prediction": self.predict(frame, client)})
-        proba = self.predict_proba(frame, client)
-        labels = self.preparation.labels or ()
-        columns = {f"probability_{label}": proba[:, i] for i, label in enumerate(labels)}
-        return pandas.DataFrame({**shown, "prediction": np.array(labels)[proba.argmax(axis=1)], **columns})
+        z = self._outputs(frame, client, owner)
+        proba = probabilities(z) if self.preparation.labels is not None else z
+        columns = {f"probability_{label}": proba[:, i] for i, label in enumerate(self.preparation.labels or ())}
+        return pandas.DataFrame({**shown, "prediction": self._labels(z), **columns})
 
     def own(self, table: Any) -> list[str]:
         """Whose row each is, by the table's client column."""
         from fedax.data.tables.applying import texts
 
         name, frame = self.preparation.client, as_frame(table)
-        if name is None or name not in frame.columns:
+        if name is None:
+            raise FedaxError("the run was on a table without a client column: give the client's name instead")
+        if name not in frame.columns:
             raise FedaxError(f"the table has no client column {name!r}: give the client's name instead")
         return [str(value) for value in texts(frame[name])[0]]
 
-    def _outputs(self, table: Any, client: Clients) -> Array:
-        x = self.preparation.transform(as_frame(table))
+    def _labels(self, z: Array) -> Array:
+        """What some outputs predict."""
+        labels = self.preparation.labels
+        found: Array = z[:, 0] if labels is None else np.array(labels)[probabilities(z).argmax(axis=1)]
+        return found
+
+    def _outputs(self, table: Any, client: Clients, owner: str = "the table") -> Array:
+        frame = as_frame(table)
         if client is None:
+            x = self.preparation.transform(frame, owner)
             if not self.shared:
                 raise FedaxError("there is no shared model: client must say whose own model predicts")
             return self._run(self.params, x)
-        names = [str(client)] * len(x) if np.isscalar(client) else [str(name) for name in cast("Sequence[str]", client)]
-        if len(names) != len(x):
-            raise FedaxError(f"client has {len(names)} names for {len(x)} rows: it must be one name, or one a row")
+        given = [cast("str", client)] * len(frame) if np.isscalar(client) else cast("Sequence[str]", client)
+        names = [str(name) for name in given]
         known = {name: i for i, name in enumerate(self.preparation.clients)}
         wrong = [name for name in dict.fromkeys(names) if name not in known]
+        also = []
+        if len(names) != len(frame):
+            also.append(f"client has {len(names)} names for {len(frame)} rows: it must be one name, or one a row")
         if wrong:
             more = f" ({len(wrong)} clients are)" if len(wrong) > 1 else ""
-            raise FedaxError(f"{unknown('client', wrong[0], known)}{more}")
+            also.append(f"{unknown('client', wrong[0], known)}{more}")
+        x = self.preparation.transform(frame, owner, also)
         if self.personal is None:
+            log.warning("this run's clients have no models of their own: the shared model predicts")
             return self._run(self.params, x)
         made: Array | None = None
         numbers = np.array([known[name] for name in names])

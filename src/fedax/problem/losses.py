@@ -1,7 +1,7 @@
 """Losses by name: one number a row, and whether the row was predicted rightly.
 
 cross_entropy   outputs [rows, classes] or [rows, positions, classes], a label 0 .. classes-1 for each; positions whose
-                label is -100 are left out
+                label is -100 are left out. Outputs [rows, classes, positions], as PyTorch has them, are taken too.
 next_token      cross_entropy of each position's outputs and the next position's label
 logistic        one output a row, labels 0/1 or -1/+1:  log(1 + exp(-y z))
 squared         (output - y)^2 / 2, summed over outputs
@@ -15,11 +15,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedax.errors import unknown
+from fedax.errors import FedaxError, unknown
 from fedax.outside import is_outside, load
 
 LEFT_OUT = -100  # the label of a position that does not count, as in PyTorch
 RowLoss = Callable[[Any, Any], jax.Array]
+#: PyTorch's losses, and their counterparts
+PYTORCHS = {
+    "CrossEntropyLoss": "cross_entropy",
+    "cross_entropy": "cross_entropy",
+    "BCEWithLogitsLoss": "logistic",
+    "binary_cross_entropy_with_logits": "logistic",
+    "MSELoss": "mse",
+    "mse_loss": "mse",
+}
 
 
 def cross_entropy(z: jax.Array, y: jax.Array) -> jax.Array:
@@ -30,9 +39,19 @@ def cross_entropy(z: jax.Array, y: jax.Array) -> jax.Array:
     >>> cross_entropy(jnp.zeros((1, 3, 4)), jnp.array([[2, 0, -100]])).round(3).tolist()
     [1.3860000371932983]
     """
-    label = y.astype(jnp.int32)
+    z, label = classes_last(z, y), y.astype(jnp.int32)
     chosen = jnp.take_along_axis(z, jnp.maximum(label, 0)[..., None] if label.ndim > 1 else label[..., None], axis=-1)
     return _a_row(jax.nn.logsumexp(z, axis=-1) - chosen[..., 0], label)
+
+
+def classes_last(z: Any, y: Any) -> Any:
+    """Outputs with their classes as the last axis; with classes as the second, as in PyTorch, if only that fits y.
+
+    >>> classes_last(jnp.zeros((1, 7, 3, 4)), jnp.zeros((1, 3, 4))).shape
+    (1, 3, 4, 7)
+    """
+    second = z.shape[:-1] != y.shape and z.shape[:1] + z.shape[2:] == y.shape
+    return jnp.moveaxis(z, 1, -1) if second else z
 
 
 def _a_row(values: jax.Array, label: jax.Array) -> jax.Array:
@@ -91,7 +110,7 @@ def mse(z: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _argmax(z: jax.Array, y: jax.Array) -> jax.Array:
-    right = jnp.argmax(z, axis=-1) == y
+    right = jnp.argmax(classes_last(z, y), axis=-1) == y
     return right if right.ndim == 1 else _a_row(right.astype(z.dtype), y)
 
 
@@ -121,3 +140,17 @@ def row_loss(name: str) -> tuple[RowLoss, RowLoss | None]:
     if name not in LOSSES:
         raise unknown("loss", name, LOSSES)
     return LOSSES[name]
+
+
+def refuse_pytorchs(loss: Any) -> None:
+    """Refuse a loss that is PyTorch's, and name its counterpart.
+
+    >>> refuse_pytorchs(mse)
+    """
+    name = getattr(loss, "__name__", type(loss).__name__)
+    home = getattr(loss, "__module__", None) or type(loss).__module__
+    if not home.startswith("torch."):
+        return
+    own = "give a function of (outputs, y) that gives one number a row"
+    advice = f"give its counterpart, loss={PYTORCHS[name]!r}" if name in PYTORCHS else own
+    raise FedaxError(f"loss is PyTorch's {name}, and losses are computed in JAX: {advice}")

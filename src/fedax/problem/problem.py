@@ -23,7 +23,7 @@ from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of, is_flax
 from fedax.own_code import defined, place, words
 from fedax.problem.gradients import Transformation, refuse_stateful, transformations
-from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, row_loss
+from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
@@ -86,6 +86,8 @@ class Problem:
                 raise FedaxError(f"loss={loss!r} needs a model; without one, give loss=function(params, batch)")
         elif not callable(loss):
             raise FedaxError(f"loss must be a name or a function, not {loss!r}")
+        else:
+            refuse_pytorchs(loss)
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         first = model if init is None or model is None else with_init(model, init)
@@ -235,6 +237,8 @@ class Problem:
 
     def _compared(self, z: Any, y: Any) -> tuple[Any, Any]:
         """Outputs and targets as metrics compare them: position by position."""
+        if self.builtin == "cross_entropy":
+            return classes_last(z, y), y
         return aligned(z, y) if self.builtin == "next_token" else (z, y)
 
     def _asked(self, *args: Any) -> dict[str, jax.Array]:
@@ -376,7 +380,10 @@ class Problem:
 
     def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
         if self.builtin in ("cross_entropy", "next_token"):
-            y, classes = arrays["y"], z.shape[-1]
+            y = arrays["y"]
+            if self.builtin == "cross_entropy":
+                z = jax.eval_shape(classes_last, z, jax.ShapeDtypeStruct((2, *y.shape[1:]), jnp.int32))
+            classes = z.shape[-1]
             if self.builtin == "next_token" and (z.ndim != 3 or y.shape[1:] < (2,)):
                 raise FedaxError(
                     f"next_token needs outputs for two positions a row or more, not of shape {z.shape[1:]} for each"

@@ -286,6 +286,9 @@ const charts = (() => {
         hovertemplate: "client %{text}, label %{y}: %{z} rows<extra></extra>",
       });
     }
+    const each = counts?.[0]?.length <= 20;
+    const ticks = each && of.classes ? { tickvals: of.classes.map((_, i) => i), ticktext: of.classes.map((_, i) => named(of.classes, i)) }
+      : { dtick: each ? 1 : undefined };
     const few = clients <= (view.narrow ? 10 : 50);
     return [traces, layout(view, counts ? 560 : 280, {
       barmode: "stack", bargap: clients > 80 ? 0 : 0.15, showlegend: parts.length > 1,
@@ -297,7 +300,7 @@ const charts = (() => {
       },
       xaxis: axis("Client", few ? { tickvals: at, ticktext: names, showgrid: false } : { showgrid: false }),
       yaxis: axis("Rows", { domain: counts ? [0, 0.28] : [0, 1] }),
-      ...(counts ? { yaxis2: axis("Label", { domain: [0.38, 1], showgrid: false, zeroline: false, dtick: counts[0]?.length <= 20 ? 1 : undefined }) } : {}),
+      ...(counts ? { yaxis2: axis("Label", { domain: [0.38, 1], showgrid: false, zeroline: false, ...ticks }) } : {}),
     })];
   }
 

@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any
 
-from fedax.evaluation.metrics import shown
+from fedax.evaluation.metrics import BALANCED, shown
 
 PARTS = {"test": "Test", "validation": "Validation", "train": "Training"}
 STATISTICS = {
@@ -91,10 +91,10 @@ class Metric:
         return f"{PARTS[self.part]} {self.words}{STATISTICS[self.statistic]}"
 
     @property
-    def order(self) -> tuple[int, bool, str, int]:
-        """Test first, accuracy before loss, the plain value before its spread."""
+    def order(self) -> tuple[int, bool, bool, str, int]:
+        """Test first, AUC and its like before accuracy before loss, the plain value before its spread."""
         part, statistic = list(PARTS).index(self.part), list(STATISTICS).index(self.statistic)
-        return part, self.name != "accuracy", self.name, statistic
+        return part, self.name not in BALANCED, self.name != "accuracy", self.name, statistic
 
 
 def parse(key: str) -> Metric | None:

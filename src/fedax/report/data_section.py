@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from fedax.report.columns import number
+from fedax.report.honest import assessment
 from fedax.report.summary import Group
+from fedax.runs.reading import RecordedRun
 
 
 def partitions(groups: list[Group]) -> list[dict[str, Any]]:
@@ -19,6 +21,7 @@ def partitions(groups: list[Group]) -> list[dict[str, Any]]:
     for group in groups:
         for run in group.runs:
             told = {key: run.clients.get(key) for key in ("names", "label_counts", "rows", "zeta")}
+            told["classes"] = _classes(run)
             if isinstance(told["rows"], dict) or isinstance(told["label_counts"], list):
                 of = found.setdefault(json.dumps(told), told | {"labels": [], "seeds": []})
                 of["labels"].append(group.label)
@@ -29,6 +32,13 @@ def partitions(groups: list[Group]) -> list[dict[str, Any]]:
         said = (_sizes(of["rows"]), _labels(of["label_counts"]), _gradients(of.pop("zeta")))
         of["words"] = " ".join(words for words in said if words)
     return list(found.values())
+
+
+def _classes(run: RecordedRun) -> list[str] | None:
+    """The names of the classes of a run on a table."""
+    quality = assessment(run).get("quality")
+    labels = quality.get("labels") if isinstance(quality, dict) else None
+    return [str(label) for label in labels] if isinstance(labels, list) else None
 
 
 def _sizes(rows: Any) -> str:

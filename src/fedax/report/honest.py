@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fedax.evaluation.metrics import BALANCED
 from fedax.report.columns import parse
 from fedax.report.summary import Group, Spread, spread
 from fedax.runs.files import ASSESSMENT
 from fedax.runs.reading import RecordedRun
 
 UNBALANCED = 0.8  # the share of rows in one class from which on accuracy says little
-TELLING = ("auc", "average_precision", "balanced_accuracy", "macro_f1", "precision", "recall")
+TELLING = (*BALANCED, "precision", "recall")
 
 
 def assessment(run: RecordedRun) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def unbalanced(groups: Sequence[Group]) -> list[str]:
             continue
         if share >= UNBALANCED:
             said[
-                f"{share:.0%} of the rows are of one class, so that who always predicts it is right as often: accuracy "
-                'says little here, and metrics = ["auc", "average_precision"] in [problem] says more.'
+                f"{share:.0%} of the rows are of one class, and always predicting it is right as often: accuracy says "
+                'little here, and metrics = ["auc", "average_precision"] in [problem] says more.'
             ] = None
     return list(said)

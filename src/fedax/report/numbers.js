@@ -55,7 +55,7 @@ const numbers = (() => {
   function gridded(trace, layout) {
     const columns = trace.text?.[0] ?? trace.x, axis = trace.yaxis === "y2" ? layout.yaxis2 : layout.yaxis;
     const corner = `${raw(layout.xaxis?.title?.text)} \\ ${raw(axis?.title?.text)}`;
-    return table([corner, ...trace.y.map((label) => raw(label))],
+    return table([corner, ...trace.y.map((label, at) => raw(axis?.ticktext?.[at] ?? label))],
       columns.map((label, at) => [raw(label), ...trace.z.map((line) => shown(line[at]))]));
   }
 

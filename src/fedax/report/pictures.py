@@ -31,10 +31,12 @@ def bars(rows: Sequence[tuple[str, float, Sequence[float]]], words: str) -> str:
     return _svg(middle + half + 20, high, parts, words)
 
 
-def calibration(points: Points, words: str) -> str:
+def calibration(points: Points, words: str, share: str) -> str:
     """How often what was predicted with a probability is so; on the diagonal where probabilities can be trusted.
 
-    >>> calibration([(0.1, 0.2), (0.5, 0.4)], "Calibration").count("<circle")
+    share: what stands beside the upright axis.
+
+    >>> calibration([(0.1, 0.2), (0.5, 0.4)], "Calibration", "share of yes").count("<circle")
     2
     """
     largest = max((v for point in points for v in point), default=1.0)
@@ -45,7 +47,7 @@ def calibration(points: Points, words: str) -> str:
     parts = [f'<line x1="{ends[0][0]}" y1="{ends[0][1]}" x2="{ends[1][0]}" y2="{ends[1][1]}" class="axis dash"/>']
     parts.append(f'<polyline points="{" ".join(f"{x},{y}" for x, y in drawn)}" class="curve"/>')
     parts += [f'<circle cx="{x}" cy="{y}" r="3.5" class="mark"/>' for x, y in drawn]
-    labels = _labels((0.0, reach), (0.0, reach), "predicted probability", "share that is so")
+    labels = _labels((0.0, reach), (0.0, reach), "predicted probability", share)
     return _svg(WIDE, HIGH, [*parts, *labels], words)
 
 

@@ -99,10 +99,11 @@ def _histories(path: Path) -> list[dict[str, Any]]:
 
 
 def _accuracies(columns: Collection[str]) -> list[str]:
-    """The metrics of the shared model on held-out rows of which more is better, accuracy first; then F1 of the support.
+    """The metrics of the shared model on held-out rows of which more is better, AUC and accuracy first; then F1 of the
+    support.
 
     >>> _accuracies(["round", "f1", "train_accuracy", "test_loss", "test_auc", "test_accuracy", "test_accuracy_std"])
-    ['test_accuracy', 'test_auc', 'f1']
+    ['test_auc', 'test_accuracy', 'f1']
     """
     parsed = {key: found for key in columns if (found := parse(key)) and found.part != "train"}
     plain = [key for key, found in parsed.items() if found.higher and not found.statistic and not found.personal]

@@ -14,6 +14,7 @@ from fedax.engine.config import RunConfig
 from fedax.engine.prepare import Prepared, in_memory
 from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
+from fedax.evaluation.metrics import BALANCED
 from fedax.experiments.events import Progress
 from fedax.report.columns import better
 from fedax.runs.files import write_json
@@ -112,7 +113,8 @@ def recommend(
     methods: names to try instead of all that fit; "mymodule:MyMethod" for one of your own.
     lr: the rate to search around. given: by a method's name, values to search around and choices to keep.
     personal: look for a model for each client instead of one for all.
-    metric: what decides, on validation rows; default accuracy, else the objective, else the loss.
+    metric: what decides, on validation rows; default AUC if the problem has it, else accuracy, else the objective, else
+        the loss.
     trials: settings of each method. seeds: of the final. finalists: methods in it.
     out: a directory that keeps what is done; the same call goes on from there. options: as `simulate` takes them.
 
@@ -230,7 +232,7 @@ def _rounds(spend: Allowance, run: Prepared, label: str, rounds: int) -> int:
 def _column(track: Track, metric: str | None, problem: Any) -> str:
     """The column that decides."""
     known = [*problem.metrics, *(["objective"] if problem.regularizer is not None else [])]
-    chosen = metric or next(name for name in ("accuracy", "objective", "loss") if name in known)
+    chosen = metric or next(name for name in (*BALANCED, "accuracy", "objective", "loss") if name in known)
     if chosen not in known:
         raise FedaxError(f"metric: {unknown('metric', chosen, known)}")
     return f"{'personal_' if track == 'personal' else ''}validation_{chosen}"

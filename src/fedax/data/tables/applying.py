@@ -11,6 +11,7 @@ returned as sentences, for the caller to raise.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ Column = Mapping[str, Any]  #: name, kind, and what `fedax.data.tables.preparati
 
 #: What a column of numbers, dates, true and false may have for a missing cell, in small letters.
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", ".", "#n/a", "<na>", "nat"))
-TRUE, FALSE = frozenset(("true", "1", "1.0")), frozenset(("false", "0", "0.0"))
+TRUE, FALSE = frozenset(("true", "yes", "t", "y", "1", "1.0")), frozenset(("false", "no", "f", "n", "0", "0.0"))
 DAY = 86400e9  # nanoseconds
 LARGEST = 1e18  # a value beyond this is a slip, whatever the column
 LARGE = 1e9  # nothing below this is one
@@ -54,8 +55,8 @@ def booleans(column: Any) -> tuple[Any, Any]:
     """1 for true, 0 for false, NaN where a cell is missing, and which cells are none of these.
 
     >>> import pandas
-    >>> booleans(pandas.Series([True, None, "false"]))[0].tolist()
-    [1.0, nan, 0.0]
+    >>> booleans(pandas.Series([True, None, "false", "Yes"]))[0].tolist()
+    [1.0, nan, 0.0, 1.0]
     """
     import pandas
 
@@ -209,6 +210,27 @@ def feature_names(columns: Sequence[Column]) -> list[str]:
     return names
 
 
+def unseen(columns: Sequence[Column], cells: Cells) -> list[str]:
+    """A sentence for each category column with values that no training row had: they have no coefficient of their own.
+
+    >>> ward = {"name": "ward", "kind": "category", "values": ["A"], "other": False}
+    >>> unseen([ward], {"ward": np.array(["A", "Z", "Z", None], object)})
+    ["column 'ward' has values that the training rows did not have, in 2 of 4 rows: 'Z'"]
+    """
+    said = []
+    for column in columns:
+        if column["kind"] != "category" or column["other"]:
+            continue  # "other" has values of training rows too
+        known = set(column["values"])
+        new = [value for value in cells[column["name"]] if value is not None and value not in known]
+        if new:
+            names = list(dict.fromkeys(new))
+            some = ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
+            rows = f"{len(new):,} of {len(cells[column['name']]):,} rows"
+            said.append(f"column {column['name']!r} has values that the training rows did not have, in {rows}: {some}")
+    return said
+
+
 def first_row(which: Any) -> int:
     """The first row of a table, counted from 1, that a mask names."""
     return 1 + int(np.argmax(which))
@@ -235,7 +257,7 @@ def absurd(values: Any) -> Any:
 def _wrong(column: Column, values: Any, bad: Any, frame: Any) -> list[str]:
     """What is wrong with a column's cells, each after 'column ... has'."""
     kind, name = column["kind"], column["name"]
-    words = {"number": "a number", "boolean": "true or false", "date": "a date of the column's form"}
+    words = {"number": "a number", "boolean": "true or false, or yes or no", "date": a_date(column.get("form"))}
     words["category"] = "a word, as in training"
     found = []
     if bad.any():
@@ -250,6 +272,16 @@ def _wrong(column: Column, values: Any, bad: Any, frame: Any) -> list[str]:
         what = "infinity" if np.isinf(value) else f"the absurd value {value:g}"
         found.append(f"{what} at row {first_row(far)}: correct it, or leave the row out ({_of(far, len(values))})")
     return found
+
+
+def a_date(form: str | None) -> str:
+    """What a date of a form looks like.
+
+    >>> a_date("%d.%m.%Y")
+    'a date such as 31.12.2024'
+    """
+    shown = "%Y-%m-%d" if form in (None, "ISO8601") else form
+    return f"a date such as {datetime.date(2024, 12, 31).strftime(shown)}"
 
 
 def _of(which: Any, rows: int) -> str:

@@ -1,6 +1,6 @@
 """What a table's columns are: recognised by their cells, and what becomes of each.
 
-    number      standardised                    boolean     true and false, as 1 and 0, standardised
+    number      standardised                    boolean     true and false or yes and no, as 1 and 0, standardised
     category    a column of 0 and 1 a value     date        left out, unless `dates` asks for it: days, standardised
     id          left out                        text        left out
     constant    left out
@@ -20,10 +20,11 @@ from typing import Any, Literal
 import numpy as np
 
 from fedax.data.checks import Array
-from fedax.data.tables.applying import MISSING, absurd, dates, first_row, is_missing, numbers, texts
+from fedax.data.tables.applying import MISSING, a_date, absurd, booleans, dates, first_row, is_missing, numbers, texts
 
 Kind = Literal["number", "category", "boolean", "date", "id", "constant", "text"]
 MANY = 1000  # values of a categorical column; more are rather names than categories
+KEPT = 50  # categories of a column that have a feature of their own, unless `categorical` names it
 FEW = 20  # values that are categories in a table of any length
 LONG = 1e15  # whole numbers above this that all differ are rather codes than amounts
 #: Words that say, in a column of words, that a cell has none; "none" and "-" may well be values there.
@@ -31,6 +32,10 @@ NO_WORD = frozenset(("na", "n/a", "nan", "null", "?", "#n/a", "<na>", "nat"))
 SAMPLE = 1000  # rows that are looked at before all are
 FORMS = ("ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%d %b %Y", "%d %B %Y")
 _ID = re.compile(r"(?i:(^|[^a-z])(id|ids|uuid|guid|key|nr|no|number|index|row|code))$|[a-z]I[dD]$")
+#: Spellings of a boolean column, in small letters; 0 and 1 alone are numbers.
+_PAIRS = ({"true", "false"}, {"yes", "no"}, {"t", "f"}, {"y", "n"})
+#: Numbers with a unit, a sign of a currency, decimal commas or marks between thousands: "48%", "4,97", "3,090.47".
+_LIKE_A_NUMBER = re.compile(r"\s*[-+]?[$€£]?\s*\d[\d.,' ]*(%|[$€£]|\s[a-zA-Z]{1,3}(/\w{1,3})?)?\s*")
 _LIKE_A_DATE = re.compile(r"\s*\d{1,4}[-./ ]\w{1,9}[-./ ]\d{1,4}")
 
 
@@ -126,8 +131,7 @@ def _words(name: Any, given: Any, rows: int) -> Column:
     if not known:
         return Column(name, "constant", rows, rows, values=0)
     if _true_or_false(known[:SAMPLE]) and _true_or_false(known):
-        flags = {"true": 1.0, "false": 0.0}
-        return _boolean(name, np.array([flags.get(str(v).strip().lower(), np.nan) for v in text]), rows)
+        return _boolean(name, booleans(given)[0], rows)
     values, bad = numbers(given)
     if 2 * int((~np.isnan(values)).sum()) > rows - int((np.isnan(values) & ~bad).sum()):
         return _numeric(name, values, rows, int(bad.sum()))
@@ -151,7 +155,16 @@ def _words(name: Any, given: Any, rows: int) -> Column:
 
 def _true_or_false(known: Sequence[str]) -> bool:
     small = {value.strip().lower() for value in known} - MISSING
-    return bool(small) and small <= {"true", "false"}
+    return bool(small) and any(small <= pair for pair in _PAIRS)
+
+
+def as_date(days: float) -> str:
+    """Days since 1970 as a date.
+
+    >>> as_date(19724.5)
+    '2024-01-02'
+    """
+    return str(np.datetime64(int(np.floor(days)), "D"))
 
 
 def no_words(given: Any) -> dict[str, int]:
@@ -163,6 +176,41 @@ def no_words(given: Any) -> dict[str, int]:
     """
     found = given.dropna().astype(str).value_counts()
     return {word: int(count) for word, count in found.items() if word.strip().lower() in NO_WORD}
+
+
+def remarks(column: Column, given: Any) -> list[str]:
+    """What is no mistake but should be looked at, a sentence each: words that look missing or like numbers, and dates
+    whose day could be the month.
+
+    >>> import pandas
+    >>> given = pandas.Series(["02/01/2024", "03/01/2024"])
+    >>> remarks(recognise("seen", given), given)
+    ["column 'seen' is read as day/month/year: '02/01/2024' is 2024-01-02"]
+    """
+    if column.kind == "date" and column.form == "%d/%m/%Y":
+        if int(dates(given, "%m/%d/%Y")[1].sum()) > column.bad:
+            return []
+        days = dates(given, column.form)[0]
+        first = int(np.argmax(~np.isnan(days)))
+        shown = str(given.iloc[first])
+        return [f"column {column.name!r} is read as day/month/year: {shown!r} is {as_date(days[first])}"]
+    if column.kind not in ("category", "text", "id"):
+        return []
+    found = no_words(given) if column.kind == "category" else {}
+    said = [
+        f"column {column.name!r} has {word!r} in {count:,} cells: among words only an empty cell is missing, so it "
+        "counts as a category"
+        for word, count in found.items()
+    ]
+    known = [value for value in texts(given)[0] if value is not None]
+    some = known[:SAMPLE]
+    alike = [value for value in some if _LIKE_A_NUMBER.fullmatch(value) and not value.strip().isdigit()]
+    if 2 * len(alike) > len(some) and len(set(known)) > FEW // 2:
+        said.append(
+            f"column {column.name!r} has words such as {alike[0]!r} that look like numbers: written with a decimal "
+            "point and without a unit they would be numbers"
+        )
+    return said
 
 
 def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = None) -> str:
@@ -177,7 +225,9 @@ def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = N
     return {
         "number": "standardised",
         "boolean": "0 and 1, standardised",
-        "category": f"{column.values} columns of 0 and 1",
+        "category": f"{column.values} columns of 0 and 1"
+        if (column.values or 0) <= KEPT
+        else f"{KEPT + 1} columns of 0 and 1: the {KEPT} most frequent, and others",
         "id": "left out: it tells rows apart",
         "constant": "left out: it does not vary" if column.values else "left out: it is empty",
         "text": "left out: free text",
@@ -189,9 +239,10 @@ def mistakes(column: Column, given: Any) -> list[str]:
     found = []
     if column.bad:
         values, bad = numbers(given) if column.kind == "number" else dates(given, str(column.form))
-        shown, wanted = str(given.iloc[int(bad.argmax())]), "number" if column.kind == "number" else "date"
+        shown = str(given.iloc[int(bad.argmax())])
+        wanted = "a number" if column.kind == "number" else a_date(str(column.form))
         found.append(
-            f"column {column.name!r} has {shown!r} at row {first_row(bad)}: it must be a {wanted}, as the others are "
+            f"column {column.name!r} has {shown!r} at row {first_row(bad)}: it must be {wanted}, as the others are "
             f"({column.bad:,} of {column.rows:,} cells are none)"
         )
     if column.span is not None and (max(-column.span[0], column.span[1]) > 1e9):

@@ -79,7 +79,9 @@ def read_labels(column: Any, name: str, task: Task | None, leave_out: bool) -> L
     if kind == "words" and len(classes) > FEW and 2 * len(classes) > len(known):
         problems.append(f"the label {name!r} has {len(classes):,} values in {len(known):,} rows: classes must repeat")
     if len(classes) < 2 and not problems:
-        problems.append(f"the label is {classes[0]!s} in all {len(known)} rows: there must be at least two values")
+        problems.append(
+            f"the label {name!r} is {str(classes[0])!r} in all {len(known):,} rows: there must be at least two values"
+        )
     return Labels(code.astype(np.int32), classes, keep, problems)
 
 

@@ -37,6 +37,8 @@ def read_csv(path: str | Path) -> Any:
         if len(twice):
             raise FedaxError(f"{file} has two columns named {twice.iloc[0]!r}: names must be distinct")
         return pandas.read_csv(file, keep_default_na=False, na_values=[""], low_memory=False)
+    except UnicodeDecodeError:
+        raise FedaxError(f"{file} is not in UTF-8: save it in that encoding, as spreadsheets offer") from None
     except (ValueError, OSError, EOFError) as error:
         if isinstance(error, FedaxError):
             raise

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedax.data.checks import Array
-from fedax.data.tables.applying import encode, feature_names, first_row, numbers, parse, texts
+from fedax.data.tables.applying import encode, feature_names, first_row, numbers, parse, texts, unseen
 from fedax.data.tables.fitting import Ask, fit
 from fedax.data.tables.labels import Task
 from fedax.data.tables.table import Table, refuse
 from fedax.errors import FedaxError
+
+log = logging.getLogger("fedax")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,10 +56,15 @@ class Preparation:
         """The names of a model's inputs."""
         return feature_names(self.columns)
 
-    def transform(self, frame: Any, owner: str = "the table") -> Array:
-        """A model's inputs for a pandas table's rows, [rows, features]; the label need not be there."""
+    def transform(self, frame: Any, owner: str = "the table", also: Sequence[str] = ()) -> Array:
+        """A model's inputs for a pandas table's rows, [rows, features]; the label need not be there.
+
+        also: problems that the caller has found, to be told with the table's own.
+        """
         cells, problems = parse(self.columns, frame)
-        refuse(owner, problems)
+        refuse(owner, [*problems, *also])
+        for sentence in unseen(self.columns, cells):
+            log.warning("%s: %s", owner, sentence)
         made: Array = encode(self.columns, cells)
         return made
 

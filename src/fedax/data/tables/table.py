@@ -11,12 +11,12 @@ import numpy as np
 
 from fedax.data.checks import Array
 from fedax.data.tables.applying import Cells, first_row, is_missing, numbers, parse_column, texts
-from fedax.data.tables.kinds import MANY, Column, becomes, mistakes, no_words, recognise
+from fedax.data.tables.kinds import KEPT, MANY, Column, becomes, mistakes, recognise, remarks
 from fedax.data.tables.labels import TASKS, Task, read_labels
 from fedax.errors import FedaxError, nearest, unknown
 
 log = logging.getLogger("fedax")
-KEPT = 50  # categories of a column that have a feature of their own, unless `categorical` names it
+MOST = 40  # names of columns that an error lists
 FILLS = ("error", "fill", "flag")
 BY_COLUMN = ("error", "median", "most_frequent", "fill", "flag")
 Missing = str | Mapping[str, str]
@@ -98,14 +98,14 @@ def check(
     if not columns and not asked.problems:
         asked.problems.append("no column is left to learn from: " + _said(left_out))
     refuse(owner, asked.problems)
-    if left_out:
-        log.warning("%s: %s", owner, _said(left_out))
+    for sentence in [*([_said(left_out)] if left_out else []), *asked.remarks]:
+        log.warning("%s: %s", owner, sentence)
     return Table(columns, cells, label, found.y, found.values, client, clients, weight, left_out)
 
 
 @dataclasses.dataclass(eq=False)
 class _Asked:
-    """What was asked of a table, and the problems met so far."""
+    """What was asked of a table, and the problems and remarks met so far."""
 
     owner: str
     frame: Any
@@ -119,6 +119,7 @@ class _Asked:
     weights: Any
     task: Any
     problems: list[str] = dataclasses.field(default_factory=list)
+    remarks: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def fills(self) -> bool:
@@ -153,9 +154,8 @@ class _Asked:
         left = {*held, *(self.drop or [])}
         chosen = [name for name in known if name not in left] if self.features is None else list(self.features)
         listed = [] if self.dates in (None, "numbers") else list(self.dates)
-        for name in dict.fromkeys([*held, *chosen, *(self.categorical or []), *(self.drop or []), *listed]):
-            if name not in whole:
-                self.problems.append(self._unknown(name, known))
+        named = dict.fromkeys([*held, *chosen, *(self.categorical or []), *(self.drop or []), *listed, *self._ways()])
+        self._refuse_unknown([name for name in named if name not in whole], known)
         inside = set(chosen)
         for name in self.categorical or []:
             if name in whole and name not in inside:
@@ -193,17 +193,23 @@ class _Asked:
             self.missing = "fill"
             return
         for name, how in given.items():
-            if name != "*" and name not in known:
-                self.problems.append(self._unknown(name, list(known)))
             if how not in BY_COLUMN:
                 self.problems.append(f"missing.{name}: {unknown('way to fill', how, BY_COLUMN)}")
 
-    def _unknown(self, name: Any, known: list[Any]) -> str:
-        if len(known) <= 40:
-            return str(unknown(f"column of {self.owner}", name, [str(one) for one in known]))
-        guess = nearest(str(name), map(str, known))
-        hint = f": did you mean {guess!r}?" if guess else ""
-        return f"unknown column of {self.owner} {name!r}, which has {len(known):,} columns{hint}"
+    def _ways(self) -> list[str]:
+        """The columns that `missing` names."""
+        return [name for name in self.missing if name != "*"] if isinstance(self.missing, Mapping) else []
+
+    def _refuse_unknown(self, names: Sequence[Any], known: Sequence[Any]) -> None:
+        """One sentence for all names that no column has."""
+        if len(names) == 1 and len(known) <= MOST:
+            self.problems.append(str(unknown(f"column of {self.owner}", names[0], [str(one) for one in known])))
+        elif names:
+            guesses = {name: nearest(str(name), map(str, known)) for name in names}
+            said = [f"{name!r}" + (f" (did you mean {guess!r}?)" if guess else "") for name, guess in guesses.items()]
+            some = ", ".join(map(str, known[:MOST])) + (f" and {len(known) - MOST:,} more" if len(known) > MOST else "")
+            one = "column" if len(names) == 1 else "columns"
+            self.problems.append(f"unknown {one} of {self.owner}: {', '.join(said)}; its columns are {some}")
 
 
 def _features(
@@ -240,6 +246,8 @@ def _features(
                 f"features names {name!r}, which is {column.kind}: name it in categorical, or leave it out"
             )
         wanted = column.used or (column.kind == "date" and (named or asked.dates == "numbers" or name in listed))
+        if name not in forced and (wanted or column.kind != "date"):
+            asked.remarks += remarks(column, given)
         if not wanted:
             left_out[str(name)] = becomes(column).removeprefix("left out").lstrip(":; ")
             continue
@@ -251,9 +259,6 @@ def _features(
         if column.kind == "category" and name not in forced:
             made["most"] = KEPT
         cells[name] = parse_column(made, given)[0]
-        if column.kind == "category" and (odd := no_words(given)):
-            some = ", ".join(f"{word!r} in {count:,} cells" for word, count in odd.items())
-            log.warning("%s: column %r has %s: only an empty cell is missing among words", asked.owner, name, some)
         if by is None and column.missing:
             first = first_row(is_missing(cells[name]))
             empty.append(f"{name!r} in {column.missing:,} of {column.rows:,} rows (first row {first})")

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from fedax.errors import FedaxError
 from fedax.models.torch.registry import OPERATIONS, Operation
 
+INPUT = "input:"  # before the names of inputs, which could be those of parameters too
+
 
 @dataclass(frozen=True)
 class Ref:
@@ -57,9 +59,9 @@ class Graph:
     batch: tuple[int, float] | None
 
     @property
-    def draws(self) -> bool:
-        """Whether a step draws random numbers."""
-        return any(OPERATIONS[step.target].draws_with(*step.args, **step.kwargs) for step in self.steps)
+    def drawing(self) -> Step | None:
+        """The first step that draws random numbers, None where nothing does."""
+        return next((step for step in self.steps if _draws(step)), None)
 
     def run(self, given: Mapping[str, Any], key: jax.Array | None = None) -> tuple[list[Any], dict[str, Any]]:
         """The outputs and the changed buffers, for parameters, buffers and inputs by their names."""
@@ -69,12 +71,16 @@ class Graph:
         for step in self.steps:
             found = OPERATIONS[step.target]
             args, kwargs = _resolved(step.args, values), _resolved(step.kwargs, values)
-            if found.draws_with(*step.args, **step.kwargs):
+            if _draws(step):
                 kwargs["key"] = _own_key(key, draw, step)
                 draw += 1
             values[step.name] = _call(found, step, args, kwargs)
         outputs = [_resolved(output, values) for output in self.outputs]
         return outputs, {name: values[ref.name] for name, ref in self.changes.items()}
+
+
+def _draws(step: Step) -> bool:
+    return OPERATIONS[step.target].draws_with(*step.args, **step.kwargs)
 
 
 def _call(found: Operation, step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

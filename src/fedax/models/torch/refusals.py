@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fedax.errors import FedaxError
+from fedax.own_code import place
 
 OLDEST = (2, 13)
 
@@ -47,6 +48,10 @@ def check_module(net: Any) -> None:
     if not isinstance(net, torch.nn.Module):
         raise FedaxError(f"TorchModel needs a torch.nn.Module, not {type(net).__name__}")
     for name, module in net.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise FedaxError(
+                f"{name or type(net).__name__} is compiled by TorchScript: give the module that it was made from"
+            )
         if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.nn.quantized")):
             raise FedaxError(f"{name or type(net).__name__} is quantised: train the module before it is quantised")
         if getattr(module, "max_norm", None) is not None:
@@ -83,13 +88,23 @@ def refused_export(net: Any, x: Any, train: bool, error: Exception) -> FedaxErro
             f"the forward of {name} depends on the data, so that no program can be made of it ({words}): use "
             "torch.where in place of if, and tensors in place of .item()"
         )
+    if "type must be tuple of ints,but got FakeTensor" in words:
+        return FedaxError(
+            f"the forward of {name} takes a size from a tensor's values, as packed sequences do: pad the rows to equal "
+            "lengths, and mask what was added"
+        )
+    if ".numpy() is not supported" in words:
+        return FedaxError(
+            f"the forward of {name} computes in NumPy, where torch.export cannot follow: compute with torch's functions"
+        )
     if "fake tensor in the exported program" in words:
         return FedaxError(
             f"the forward of {name} takes the values of a tensor past torch.export, by .data or the like: use "
             ".detach() and copy_() in place of .data"
         )
-    shapes = jax.tree.map(lambda a: np.shape(a)[1:], x)
-    return FedaxError(f"{name} does not take rows of shape {shapes}: {words}")
+    shapes, where = jax.tree.map(lambda a: np.shape(a)[1:], x), place(error)
+    said = words if where is None else f"{where} raises {type(error).__name__}: {words}"
+    return FedaxError(f"{name} does not take rows of shape {shapes}: {said}")
 
 
 def _first_sentence(error: Exception) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedax.errors import FedaxError
 from fedax.models.inputs import as_float
-from fedax.models.torch.exporting import INPUT, export, rows_of
-from fedax.models.torch.graph import Graph, array_dtype
+from fedax.models.torch.exporting import export, rows_of
+from fedax.models.torch.graph import INPUT, Graph, array_dtype
 from fedax.models.torch.refusals import check_module
 from fedax.models.torch.weights import first_names, reset, state_dict, weights_of, with_weights
 
@@ -78,6 +78,11 @@ class TorchModel:
             raise FedaxError(
                 f"{type(self.net).__name__} gives {graph.shown}: the loss takes one tensor, so let its forward return "
                 "that alone, or an object with .logits"
+            )
+        if not train and key is None and (step := graph.drawing) is not None:
+            raise FedaxError(
+                f"{step.layer} draws random numbers in evaluation too ({step.target}): let it draw in training alone, "
+                "where self.training is true"
             )
         outputs, new = self._run(graph, params, state or {}, x, key)
         changed = train and state
