@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo dist patients test test-fast test-optimised test-network lint bench federation clean
+.PHONY: setup demo dist patients test test-fast test-optimised test-network lint docs bench federation clean
 
 setup: $(VENV)/.core
 
@@ -19,6 +19,10 @@ $(VENV)/.test: $(VENV)/.core
 
 $(VENV)/.bench: $(VENV)/.core
 	$(INSTALL) -e ".[bench]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(INSTALL) -e ".[docs]"
 	@touch $@
 
 $(VENV)/.flower: $(VENV)/.core
@@ -46,6 +50,10 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs  ## the documentation as a site: site/index.html, which needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 bench: $(VENV)/.bench  ## speed against hand-tuned JAX and PyTorch, side by side; set FEDAX_DATA for real data
 	$(BIN)/python benchmarks/speed.py
 
@@ -65,4 +73,4 @@ dist: $(VENV)/.core  ## wheel and sdist in dist/, checked, and the demo run from
 	cd $(VENV)/dist && bin/fedax demo --quiet --out demo-run
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site

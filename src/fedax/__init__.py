@@ -15,7 +15,7 @@ from fedax.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from fedax import algorithms, data, evaluation, models, schedules
+    from fedax import algorithms, data, evaluation, models, plot, schedules
     from fedax.algorithms import *
     from fedax.algorithms.attacks import Attack
     from fedax.client.availability import Availability
@@ -36,6 +36,7 @@ _ROOMS = (
     "evaluation",
     "experiments",
     "models",
+    "plot",
     "regularizers",
     "report",
     "schedules",

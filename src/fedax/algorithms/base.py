@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
 
-from fedax import randomness
+from fedax import notebook, randomness
 from fedax.algorithms.claims import Claim
 from fedax.bounds import Given, Theorem
 from fedax.errors import FedaxError, unknown
@@ -295,6 +295,12 @@ class Algorithm:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             _check(type(self).__name__, field, getattr(self, field.name))
+
+    def _repr_html_(self) -> str:
+        """The numbers of the method and what it minimises, for a notebook."""
+        rows = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        first = (type(self).__doc__ or "").strip().partition("\n")[0]
+        return notebook.table(type(self).__name__, rows, note=" ".join(filter(None, (first, self.reference))))
 
     def at(self, ctx: Context) -> Any:
         """This method, and any that it builds on, with each schedule replaced by its rate at a moment."""

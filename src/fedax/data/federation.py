@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedax import notebook
 from fedax.data.checks import (
     Array,
     Split,
@@ -221,6 +222,22 @@ class Federation:
         sizes = ((part, self.part(part).count.min(), self.part(part).count.max()) for part in PARTS)
         ranges = ", ".join(f"{part} {low}" + (f"-{high}" if high > low else "") for part, low, high in sizes)
         return f"Federation({self.clients} clients, {self.rows} rows of {arrays}; rows a client: {ranges})"
+
+    def plot(self) -> Any:
+        """A plotly figure of who holds what: the labels client by client, above the numbers of rows."""
+        from fedax.data.heterogeneity import heterogeneity
+        from fedax.data.plot import figure
+
+        return figure(heterogeneity(self))
+
+    def _repr_html_(self) -> str:
+        """The arrays, and each part's rows a client, for a notebook."""
+        rows: list[tuple[object, ...]] = [("clients", self.clients), ("rows", self.rows)]
+        rows += [(key, f"{array.dtype} {list(array.shape[1:])}") for key, array in self.arrays.items()]
+        for part in PARTS:
+            count = self.part(part).count
+            rows.append((f"{part} rows a client", f"{count.min()} to {count.max()}, median {np.median(count):g}"))
+        return notebook.table(str(self.info.get("dataset", "Federation")), rows)
 
 
 def arrange(

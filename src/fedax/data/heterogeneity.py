@@ -12,14 +12,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedax.data.checks import Array
-from fedax.data.federation import Federation, Rows
 from fedax.data.splits import PARTS, is_label
+
+
+class Ranges(Protocol):
+    """Where each client's rows start and how many there are, as `Rows` has them."""
+
+    @property
+    def start(self) -> NDArray[np.int64]: ...
+
+    @property
+    def count(self) -> NDArray[np.int64]: ...
+
+    def of(self, i: int) -> slice: ...
+
+
+class DividedData(Protocol):
+    """What is asked of a federation, which draws itself by this module and so is not imported here."""
+
+    @property
+    def arrays(self) -> dict[str, Array]: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def info(self) -> dict[str, Any]: ...
+
+    @property
+    def train(self) -> Ranges: ...
+
+    def part(self, name: str) -> Ranges: ...
+
+    def label_counts(self) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)
@@ -32,6 +63,7 @@ class Heterogeneity:
     total_variation, zeta : see the module; None where there are no labels, or no features
     title : the dataset and the partition
 
+    >>> from fedax.data import Federation
     >>> federation = Federation.from_clients([{"y": [0, 0]}, {"y": [1, 1]}])
     >>> seen = heterogeneity(federation)
     >>> seen.label_counts, seen.total_variation
@@ -62,6 +94,7 @@ class Heterogeneity:
     def sentences(self) -> list[str]:
         """The numbers, in words.
 
+        >>> from fedax.data import Federation
         >>> for line in heterogeneity(Federation.from_clients([{"y": [0, 0]}, {"y": [1, 1]}])).sentences():
         ...     print(line)
         2 clients, 4 rows: 2 to 2 a client, median 2
@@ -92,7 +125,7 @@ class Heterogeneity:
         return cls(**told)
 
 
-def heterogeneity(federation: Federation) -> Heterogeneity:
+def heterogeneity(federation: DividedData) -> Heterogeneity:
     """What can be seen of a federation before any training.
 
     >>> from fedax.data import Dirichlet, load
@@ -124,13 +157,14 @@ def total_variation(counts: Array) -> float:
     return float(abs(share - share.mean(axis=0)).sum(axis=1).mean() / 2)
 
 
-def gradient_diversity(x: Array, y: Array, rows: Rows) -> float:
+def gradient_diversity(x: Array, y: Array, rows: Ranges) -> float:
     """zeta of multinomial logistic regression at zero weights.
 
     There the softmax is uniform over the C labels, so that the gradient for label c is
 
         mean over rows of (1/C - [y = c]) (x, 1).
 
+    >>> from fedax.data import Rows
     >>> x, y = np.array([[2.0], [2.0]]), np.array([0, 1])
     >>> round(gradient_diversity(x, y, Rows([0, 1], [1, 1])) ** 2, 9)  # each is 1/2 (x, 1) off, for two labels
     2.5

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fedax import notebook
 from fedax.algorithms.base import Algorithm
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
@@ -53,7 +54,7 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
     availability: when clients are there and who is slow: `fedax.Availability(leave=0.1, come=0.3, drop_out=0.05)`.
     patience: stop when this many evaluations in a row have not improved on the best; None to run all rounds.
     stop_by: the metric of the validation rows that patience goes by; accuracy where there is one, else loss.
-    on_progress: called with the number of rounds done, about twice a second.
+    on_progress: called with the number of rounds done, about twice a second; in a notebook a bar, unless given.
 
     >>> import numpy as np, jax.numpy as jnp, fedax
     >>> mean = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2) / 2, init=lambda key: jnp.zeros(()))
@@ -92,6 +93,9 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Run a simulation, yield its rows, keep its directory up to date if there is one, and hand over the result."""
     config = made_of(RunConfig, options)
+    if config.on_progress is None:
+        bar = notebook.progress(f"{config.label or type(algorithm).__name__}, seed {config.seed}", config.rounds)
+        config = dataclasses.replace(config, on_progress=bar)
     with locked(config.folder), noticing_losses():
         simulation = Simulation.of(Prepared.of(problem, federation, algorithm, config))
         simulation.about = describe(simulation.prepared)

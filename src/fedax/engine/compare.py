@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedax import notebook
 from fedax.algorithms.base import Algorithm
 from fedax.engine.api import simulate
 from fedax.engine.result import Result
 from fedax.errors import FedaxError
 from fedax.problem import Problem
+from fedax.report.columns import parse
 from fedax.runs.files import EXPERIMENT, RUNS, claim, slug, versions, write_json
 
 _COUNTED = ("round", "seconds", "time")
@@ -39,6 +41,22 @@ class Comparison:
         for label, row in self.table().items():
             lines.append(f"  {label}: " + ", ".join(f"{key} {_text(*value)}" for key, value in row.items()))
         return "\n".join(lines)
+
+    def plot(self, metric: str | None = None, against: str = "round") -> Any:
+        """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
+        return plot.compare(self, metric=metric, against=against)
+
+    def _repr_html_(self) -> str:
+        """The methods' last metrics, for a notebook."""
+        found = self.table()
+        plain = {key: about for row in found.values() for key in row if (about := parse(key)) and not about.statistic}
+        keys = sorted(plain, key=lambda key: (plain[key].personal, plain[key].order))
+        head = ("method", *(plain[key].heading for key in keys))
+        rows = [(label, *(_text(*row[key]) if key in row else "–" for key in keys)) for label, row in found.items()]
+        seeds = f"Mean over the seeds {', '.join(map(str, self.seeds))}, ± the deviation."
+        return notebook.table(f"Comparison of {len(found)} methods", rows, head, seeds if len(self.seeds) > 1 else "")
 
 
 def compare(

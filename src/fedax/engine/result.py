@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file, save
 
-from fedax import runtime
+from fedax import notebook, runtime
 from fedax.errors import FedaxError
 from fedax.evaluation.protocol import Clients
 from fedax.model_state import WithState, parted
@@ -21,7 +21,7 @@ from fedax.models.adapters import with_values
 from fedax.prediction.coefficients import LINEAR, coefficients
 from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
-from fedax.report.columns import PARTS, parse
+from fedax.report.columns import PARTS, MetricColumn, parse
 from fedax.runs.files import (
     ASSESSMENT,
     CLIENTS,
@@ -202,6 +202,30 @@ class Result:
         names = ["round", *(key for key, found in plain.items() if found.part == held_out), "train_loss"]
         shown = {key: round(value, 4) for key, value in last.items() if key in names}
         return f"Result({self.info.get('algorithm', '')}, {shown})"
+
+    def plot(self, metric: str | None = None, against: str = "round") -> Any:
+        """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
+        return plot.compare(self, metric=metric, against=against)
+
+    def _repr_html_(self) -> str:
+        """The first and the last value of each metric, for a notebook."""
+        first, last = (self.history[0], self.history[-1]) if self.history else ({}, {})
+        plain = [(key, found) for key in last if (found := parse(key)) and not found.statistic]
+        rows = [
+            (found.heading, _shown(first.get(key), found), _shown(last[key], found))
+            for key, found in sorted(plain, key=lambda one: (one[1].personal, one[1].order))
+        ]
+        head = ("metric", f"round {first.get('round', 0)}", f"round {last.get('round', 0)}")
+        why = str(self.info.get("stopped") or "")
+        return notebook.table(f"Result of {self.info.get('algorithm', 'a run')}", rows, head, why)
+
+
+def _shown(value: Any, metric: MetricColumn) -> str:
+    if not isinstance(value, int | float):
+        return "–"
+    return f"{100 * value:.1f} %" if metric.percent else f"{value:.4g}"
 
 
 def load(path: str | os.PathLike[str]) -> Result:

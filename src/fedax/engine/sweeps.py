@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 
+from fedax import notebook
 from fedax.algorithms.base import Algorithm
 from fedax.client import shares
 from fedax.data.federation import Federation
@@ -28,6 +29,7 @@ from fedax.engine.state import Metrics
 from fedax.engine.store import BUDGET, Packing, byte_count
 from fedax.errors import DivergedError, FedaxError, unknown
 from fedax.problem import Problem
+from fedax.report.columns import parse
 from fedax.runtime import is_main_process
 
 LANES = 64  # settings in one program
@@ -61,7 +63,7 @@ def sweep(
     mode: str = "auto",
     on_progress: Callable[[int], None] | None = None,
     **options: Any,
-) -> list[Result]:
+) -> Sweep:
     """Run many settings of one method; one result each, in their order.
 
     The settings may differ in numbers, not in choices or flags. A setting that diverges stops there, with its
@@ -77,10 +79,34 @@ def sweep(
     [3.83, 4.0]
     """
     settings = Settings(problem, federation, algorithms, rounds=rounds, mode=mode, **options)
+    if on_progress is None:
+        on_progress = notebook.progress(f"{len(algorithms)} settings", rounds * len(algorithms))
     found: list[Result] = []
     for block in settings.blocks:
         settings.run(block, keep=lambda number, result, metrics: found.append(result), say=on_progress)
-    return found
+    return Sweep(found)
+
+
+class Sweep(list[Result]):
+    """The results of a sweep, one a setting, in the order of the settings."""
+
+    def plot(self, metric: str | None = None, against: str = "round") -> Any:
+        """A plotly figure with a line for each setting, as `fedax.plot.compare` draws it."""
+        from fedax import plot
+
+        return plot.compare(list(self), metric=metric, against=against)
+
+    def _repr_html_(self) -> str:
+        """Each setting with its last metrics, for a notebook."""
+        last = [result.history[-1] if result.history else {} for result in self]
+        plain = {key: found for row in last for key in row if (found := parse(key)) and not found.statistic}
+        keys = sorted(plain, key=lambda key: (plain[key].personal, plain[key].order))
+        rows = [
+            (str(result.info.get("algorithm", "")), *(f"{row[key]:.4g}" if key in row else "–" for key in keys))
+            for result, row in zip(self, last, strict=True)
+        ]
+        head = ("setting", *(plain[key].heading for key in keys))
+        return notebook.table(f"Sweep of {len(self)} settings", rows, head)
 
 
 class Settings:

@@ -54,7 +54,11 @@ class NamedTable(BaseModel):
 
 
 class AlgorithmTable(NamedTable):
-    """[algorithm]: a method and its hyper-parameters; `rounds` where it has not those of the experiment."""
+    """[algorithm]: a method and its hyper-parameters. `[[algorithm]]` names several, one after the other.
+
+    label: the method's name in reports; its class's unless given.
+    rounds: of this method, where they differ from the experiment's.
+    """
 
     label: Annotated[str, Field(min_length=1)] | None = None
     rounds: Count | None = None
@@ -106,7 +110,11 @@ class PartitionTable(NamedTable):
 
 class ModelTable(NamedTable):
     """[model]: a model and its options; `outputs` follows from the data unless given. A PyTorch module starts from its
-    own weights, or with `init = "reset"` from weights that are drawn for each seed."""
+    own weights, or with `init = "reset"` from weights that are drawn for each seed.
+
+    outputs: the numbers that the model gives for each row.
+    init: the first weights of a PyTorch module: "module", its own for every seed, or "reset", drawn for each seed.
+    """
 
     outputs: Count | None = None
     init: Literal["module", "reset"] | None = None
@@ -133,7 +141,14 @@ class DataTable(NamedTable):
     """[data]: a dataset. Rows are divided by `partition`, or by the client column of a table, and each client's by
     `split` into train, validation and test; with `test = "official"` all clients have the dataset's own test set, and
     `split` is (train, validation). A dataset that comes divided has options of its own instead; where its clients are
-    functions of their numbers, `lazy` makes them as they are needed, and `shown` of them are evaluated."""
+    functions of their numbers, `lazy` makes them as they are needed, and `shown` of them are evaluated.
+
+    split: the shares of a client's rows for training, validation and test.
+    seed: of the division, whatever the runs' seeds are.
+    test: "official" for the dataset's own test set, held by all clients.
+    lazy: whether a client's rows are made when it takes part.
+    shown: the number of lazy clients that are evaluated.
+    """
 
     split: list[float] | None = None
     seed: Seed = 0
@@ -214,7 +229,10 @@ class DataTable(NamedTable):
 
 
 class AttackTable(FileTable):
-    """[attack]: what a share of the clients does instead of their part."""
+    """[attack]: what a share of the clients does instead of their part.
+
+    strength: of what they send; 1 for flip and 10 for the others unless given.
+    """
 
     kind: Literal["flip", "scale", "noise", "relabel"] = Field(description="flip, scale, noise or relabel")
     share: Annotated[float, Field(ge=0, lt=1)] = Field(description="the share of clients that attack, such as 0.2")
@@ -286,8 +304,14 @@ class RegularizerTable(NamedTable):
 
 
 class ProblemTable(FileTable):
-    """[problem]: what is minimised; the loss follows from the data unless given. metrics: measured beside the loss.
-    trainable: a pattern for the paths of the leaves that are trained, all unless given."""
+    """[problem]: what is minimised; the loss follows from the data unless given.
+
+    loss: the name of a loss, or mymodule:my_loss.
+    augment: what changes each minibatch before training, "flip-crop" or "none".
+    gradients: transformations between the gradient and the method, such as [{ name = "clip", max_delta = 1.0 }].
+    metrics: names of what is measured beside the loss.
+    trainable: a pattern for the paths of the leaves that are trained, all unless given.
+    """
 
     loss: str | None = None
     regularizer: RegularizerTable | None = None

@@ -32,7 +32,15 @@ LOCAL = "LocalOnly"
 
 
 class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
-    """A whole experiment file: the options of a simulation, and tables."""
+    """A whole experiment file: the options of a simulation, and tables.
+
+    name: of the experiment, in its directory and its report.
+    eval_every: rounds between two evaluations; unless given, 50 evaluations or a few more.
+    budget: what every method has the same amount of, as much as the first one uses; "rounds" unless given.
+    seeds: a run for each method and seed.
+    checkpoint_every: seconds between two checkpoints.
+    log: trackers that get the rows of the history as they are made.
+    """
 
     name: Annotated[str, Field(pattern="[A-Za-z0-9]")] = "experiment"
     rounds: Annotated[int, Field(ge=1, lt=2**31)] = Field(

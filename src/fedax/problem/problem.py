@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedax import notebook
 from fedax.data.nested import nested
 from fedax.errors import FedaxError, unknown
 from fedax.metrics import METRICS, Metric, chosen
@@ -126,6 +127,16 @@ class Problem:
         measured = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
         self.metrics = {metric.name: metric for metric in measured}  #: what is measured, by name
         self._programs: dict[Any, Any] = {}
+
+    def _repr_html_(self) -> str:
+        """Model, loss, regularizer and metrics, for a notebook."""
+        rows = [
+            ("model", "none" if self.model is None else type(self.model).__name__),
+            ("loss", self.name),
+            ("regularizer", "none" if self.regularizer is None else self.regularizer),
+            ("metrics", ", ".join(self.metrics)),
+        ]
+        return notebook.table("Problem", rows)
 
     def program(self, key: Any, build: Callable[[], Any]) -> Any:
         """A compiled program of this problem, built once: another run of the same shape compiles nothing."""

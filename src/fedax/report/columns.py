@@ -91,6 +91,15 @@ class MetricColumn:
         return f"{PARTS[self.part]} {self.words}{STATISTICS[self.statistic]}"
 
     @property
+    def heading(self) -> str:
+        """In words, with whose model.
+
+        >>> Metric("test", "accuracy", personal=True).heading
+        'Own models: test accuracy'
+        """
+        return f"Own models: {self.title[0].lower()}{self.title[1:]}" if self.personal else self.title
+
+    @property
     def order(self) -> tuple[int, bool, bool, str, int]:
         """Test first, AUC and its like before accuracy before loss, the plain value before its spread."""
         part, statistic = list(PARTS).index(self.part), list(STATISTICS).index(self.statistic)

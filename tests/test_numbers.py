@@ -1,0 +1,67 @@
+"""Measured numbers of README and of the pages are those of the saved results, or name the script that makes them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedax.algorithms import ALGORITHMS
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs/generators"))
+
+from saved_numbers import RESULTS, is_shown, numbers, rewritten  # noqa: E402
+
+TABLE = re.compile(r"((?:^.*\n){0,3})((?:^\|.*\n)+)", re.MULTILINE)
+MEASURED = ("docs/performance.md", "docs/models.md")
+
+
+def tables(page):
+    """Each table of a page with the lines before it."""
+    return [(match[1], match[2]) for match in TABLE.finditer((ROOT / page).read_text())]
+
+
+def test_readme_has_the_saved_numbers():
+    text = (ROOT / "README.md").read_text()
+    assert text.count("<!-- number: ") >= 2
+    assert rewritten(text) == text, "python docs/generators/saved_numbers.py writes them anew"
+    assert f"| {len(ALGORITHMS)} |" in text
+    assert f"{len(ALGORITHMS)} methods" in text
+    own = sum(method.personalised for method in ALGORITHMS.values())
+    assert f"{own} methods, judged client by client" in text
+
+
+@pytest.mark.parametrize("page", MEASURED)
+def test_tables_of_measured_numbers_are_those_that_are_saved(page):
+    checked = 0
+    for before, table in tables(page):
+        if mark := re.search(r"<!-- numbers: (\S+) -->", before):
+            found = set(numbers(json.loads((RESULTS / mark[1]).read_text())))
+            for row in table.splitlines()[2:]:
+                label, *cells = row.strip("| ").split(" | ")
+                for cell in cells:
+                    for written in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w])", cell):
+                        assert is_shown(written, found), f"{page}: {label}: {written} is not in {mark[1]}"
+                        checked += 1
+    assert checked > 5
+
+
+def test_every_table_of_the_performance_page_says_where_it_is_from():
+    text = (ROOT / "docs/performance.md").read_text()
+    for before, table in tables("docs/performance.md"):
+        marked = re.search(r"<!-- (numbers: \S+|made by: \S+|growth|processes) -->", before)
+        assert marked, f"no mark before {table.splitlines()[0]}"
+    for script in set(re.findall(r"benchmarks/(\w+\.py)", text)):
+        assert (ROOT / "benchmarks" / script).exists(), script
+
+
+@pytest.mark.parametrize("page", ["docs/personal_results.md", "docs/composite_results.md"])
+def test_each_section_of_results_names_the_command_that_makes_it(page):
+    sections = re.split(r"^## ", (ROOT / page).read_text(), flags=re.MULTILINE)
+    for section in sections[1:]:
+        if "|---" in section:
+            assert re.search(r"fedax reproduce [\w-]+|benchmarks/\w+\.py", section), section.splitlines()[0]
