@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,6 @@ from fedax import randomness
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import WithModelState
 from fedax.client.plan import Plan
-from fedax.client.round import whose
 from fedax.data.federation import Federation
 from fedax.engine.config import RunConfig
 from fedax.engine.executors import Executor
@@ -28,31 +26,6 @@ from fedax.problem.check_data import check_data
 from fedax.vectors import Vector
 
 log = logging.getLogger("fedax")
-
-
-CONTRACT = (
-    *("init", "client_init", "broadcast", "begin", "step", "finish", "update"),
-    *("model", "personal", "join", "traffic", "advice", "refuse"),
-)
-
-
-def check_method(algorithm: object) -> None:
-    """Raise if something is no method, or a function of it takes other arguments than the contract has.
-
-    >>> check_method("FedAvg")
-    Traceback (most recent call last):
-    fedax.errors.FedaxError: algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not 'FedAvg'
-    """
-    if not isinstance(algorithm, Algorithm):
-        raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-    taken = {name: [*inspect.signature(getattr(Algorithm, name)).parameters][1:] for name in CONTRACT}
-    if callable(algorithm.aggregate):
-        taken["aggregate"] = ["uploads", "weights"]
-    for name, arguments in taken.items():
-        try:
-            inspect.signature(getattr(algorithm, name)).bind(*arguments)
-        except TypeError as error:
-            raise FedaxError(f"{whose(algorithm, name)} must take ({', '.join(arguments)}): {error}") from None
 
 
 def first_parameters(

@@ -23,7 +23,10 @@ from fedax.problem.problem import Problem
 
 def check_data(problem: Problem, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse data that a problem cannot take: shapes, labels outside the model's range."""
-    trained, _ = parted(params)
+    trained, state = parted(params)
+    if problem.row_privacy is not None and (problem.draws or jax.tree.leaves(state)):
+        what = "keeps state, such as BatchNorm's" if jax.tree.leaves(state) else "draws, such as for dropout"
+        raise FedaxError(f"gradients: dp clips the gradient of each row by itself, and the model {what}")
     if problem.regularizer is not None:
         problem.regularizer.check(trained)
     refuse_stateful(problem.gradients, trained)
