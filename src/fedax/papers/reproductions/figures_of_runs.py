@@ -89,7 +89,7 @@ def value(quantity: Quantity, run: RecordedRun) -> float:
         return float(min(hits, default=math.inf))
     if quantity.best:
         there = [float(row[metric]) for row in run.rows if metric in row]
-        return (max if better(metric) == "max" else min)(there, default=math.nan)
+        return max(there, default=math.nan) if better(metric) == "max" else min(there, default=math.nan)
     if quantity.each_round:
         begun = [row for row in run.rows if row["round"] > 0 and metric in row]
         if len(begun) < 2:
