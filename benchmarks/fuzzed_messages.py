@@ -1,19 +1,20 @@
 """A server among 100,000 fuzzed messages, half of them introductions and half answers: it must go on to its last round.
 
-python benchmarks/fuzzed_messages.py            about ten minutes; writes docs/performance/fuzzed_messages.json
+python benchmarks/fuzzed_messages.py            one to ten minutes; saves results/fuzzed_messages.json
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "fuzzed_messages.json"
 sys.path.insert(0, str(HERE.parent / "tests"))
 
+from fedax.runs.files import write_json  # noqa: E402
 from flower_fuzz import fuzzed_federation  # noqa: E402
 
 
@@ -31,7 +32,7 @@ def main() -> None:
     stopped = sum(run["status"] != "finished" for run in runs)
     summary = {"fuzzed": fuzzed, "left_out": left_out, "servers": len(runs), "servers_stopped": stopped}
     summary["seconds"] = round(time.monotonic() - began)
-    (HERE.parent / "docs/performance/fuzzed_messages.json").write_text(json.dumps(summary, indent=1) + "\n")
+    write_json(RESULTS, summary)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,18 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "unseen": (*NO_NUMBER, "1", "-0.1", "1.5", HUGE),
     "zero_below": (*NO_NUMBER, "-1", "-1e-9"),
     "checkpoint_every": (*NO_NUMBER, "-1"),
-    "algorithm.lr": (*NO_NUMBER, "0", "-0.1", HUGE, '{ kind = "no-such" }', '{ kind = "cosine" }', '{ name = "x" }'),
+    "algorithm.lr": (
+        *NO_NUMBER,
+        "1e39",
+        "1e-50",
+        "[0.1, 0.2]",
+        "0",
+        "-0.1",
+        HUGE,
+        '{ kind = "no-such" }',
+        '{ kind = "cosine" }',
+        '{ name = "x" }',
+    ),
     "algorithm.server_lr": (*NO_NUMBER, "0", "-0.1"),
     **dict.fromkeys(("weighted", "personal", "data.lazy"), NO_FLAG),
     **dict.fromkeys(
@@ -52,6 +63,15 @@ FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("problem.augment", "data.partition.name", "problem.regularizer.name", "model_state"), NO_TEXT),
     "data.test": NO_TEXT,
     "model.init": NO_TEXT,
+    "data.partition": (
+        "[]",
+        '"IID"',
+        "{}",
+        '{ name = "Dirichlet", alpha = 0, clients = 4 }',
+        '{ name = "Dirichlet", alpha = nan, clients = 4 }',
+        '{ name = "Dirichlet", alpha = 1, clients = 100000 }',
+        '{ name = "IID", clients = 1000000 }',
+    ),
     "seeds": ("[]", "[-1]", "[0.5]", "[true]", '["0"]', "0", "[0, 0]", "[4294967296]", f"[{HUGE}]", "{}", DEEP),
     "data.seed": ("-1", "0.5", "true", '"0"', "4294967296", HUGE, "[]"),
     "data.split": (
@@ -73,11 +93,47 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "eval_on": ("[]", '["tests"]', '"test"', "[1]", "{}", "true", '["test", "test"]'),
     "problem.metrics": ('["no-such"]', "[1]", '"f1"', "{}", '["f1", "f1"]'),
     "problem.trainable": ("1", '""', "[]", '"no-such-leaf"', "true"),
-    "problem.gradients": ("1", "[1]", '[{ name = "no-such" }]', "[{}]", '[{ name = "clip", max_delta = "a" }]'),
+    "problem.gradients": (
+        '[{ name = "clip_by_global_norm", max_norm = -1 }]',
+        '[{ name = "clip_by_global_norm", max_norm = nan }]',
+        '[{ name = ["clip"] }]',
+        '[{ name = "dp" }]',
+        '[{ name = "dp", clip = 0 }]',
+        '[{ name = "dp", clip = 1, noise = -1 }]',
+        '[{ name = "dp", clip = 1, delta = 1 }]',
+        '[{ name = "dp", clip = 1, noice = 1 }]',
+        '[{ name = "zero_nans" }, { name = "dp", clip = 1 }]',
+        '[{ name = "dp", clip = 1 }, { name = "dp", clip = 1 }]',
+        "1",
+        "[1]",
+        '[{ name = "no-such" }]',
+        "[{}]",
+        '[{ name = "clip", max_delta = "a" }]',
+    ),
     "problem.regularizer.strength": ("1",),
+    "problem.regularizer": (
+        '{ name = "L1", strength = -1 }',
+        '{ name = "L1", strength = nan }',
+        '{ name = "L1", strength = "1" }',
+        '{ name = "L1", strength = 1, on = 5 }',
+    ),
+    "algorithm": (
+        "[]",
+        '[{ name = "FedAvg", lr = 0.1 }, 3]',
+        '{ name = "__init__" }',
+        '{ name = "Algorithm" }',
+        '{ name = "Private", clip = 1 }',
+        '{ name = "Private", base = "FedAvg", clip = 1 }',
+        '{ name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 0 }',
+        '{ name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 1, noise = -1 }',
+        '{ name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 1, cohorts = "mine" }',
+        '{ name = "Private", base = { name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 1 }, clip = 1 }',
+        '{ name = "Robust", base = { name = "FedAvg", lr = 0.1 }, rule = "mean " }',
+        '{ name = "Robust", base = [], rule = "median" }',
+    ),
     "state_budget": ('"much"', '"-1GiB"', "-1", "1.5", "true", "[]", '""', '"1 parsec"'),
     "log": ('["no-such"]', '"tensorboard"', "[1]", "true"),
-    "name": ('""', '"---"', "1", "[]", '"   "'),
+    "name": ('"x\\u0000y"', '"\\u001b[31mred"', f'"{"x" * 300}"', '""', '"---"', "1", "[]", '"   "'),
     **dict.fromkeys(("data", "model", "algorithm", "problem", "sweep", "tune"), NO_TABLE),
     **dict.fromkeys(
         ("rouns", "dat.name", "algorithm.lrr", "model.hiden", "problem.los", "data.partition.client"), ("1",)
@@ -87,6 +143,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "{ share = 0.2 }",
         '{ kind = "flp", share = 0.2 }',
         '{ kind = "flip", share = 1 }',
+        '{ kind = "flip", share = nan }',
+        '{ kind = "flip", share = 0.2, strength = 0 }',
+        '{ kind = "relabel", share = 0.2, strength = 2 }',
+        '{ kind = ["flip"], share = 0.2 }',
         "1",
     ),
     "availability": (
@@ -96,6 +156,11 @@ FIELDS: dict[str, tuple[str, ...]] = {
         "{ on = 1 }",
         "{ leave = 0.5 }",
         "{ drop_out = 1 }",
+        "{ on = 0, off = 1 }",
+        "{ leave = 0.1, come = 1 }",
+        "{ share = nan }",
+        "{ share = 0.5, on = 1, off = 1 }",
+        "{ column = 1 }",
         "{ speed = 0 }",
         '{ column = "a" }',
         "{ shar = 0.5 }",
@@ -108,6 +173,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "rounds.": ("1",),
     "rounds.more": ("1",),
     "algorithm.7.lr": ("0.1",),
+    "a.b.c.d.e.f": ("1",),
+    "réunds": ("3",),
+    "data..name": ('"x"',),
     "data.partition.labels": ("2",),
 }
 
@@ -131,6 +199,13 @@ FILES: dict[str, bytes] = {
     "no algorithm": GOOD.partition("[algorithm]")[0].encode(),
     "no rounds": GOOD.replace("rounds = 2", "").encode(),
     "a list for a table": GOOD.replace("[data]", "[[data]]").encode(),
+    "UTF-16": GOOD.encode("utf-16"),
+    "an unknown date": (GOOD + "\nstarted = 2020-01-01\n").encode(),
+    "a table for a name": GOOD.replace("[data]", "[data.data]").encode(),
+    "a long key": b"a" * 1_000_000 + b" = 1",
+    "many keys": b"".join(b"k%d = 1\n" % i for i in range(5_000)),
+    "itself as a method": GOOD.replace('name = "FedAvg"', 'name = "good.toml"').encode(),
+    "no methods": ("algorithm = []\n" + GOOD.partition("[algorithm]")[0]).encode(),
     "control characters": b"rounds = 3\n\x1b[31m = 1\n",
 }
 
@@ -150,6 +225,12 @@ CELLS: dict[str, bytes] = {
     "a constant label": b"site,a,y\n" + b"s,1,1\n" * 30,
     "infinite": b"site,a,y\n" + b"s,inf,1\ns,1,0\n" * 30,
     "null bytes": b"site,a,y\n" + b"s,\x00,1\n" * 30,
+    "a quote without end": b'site,a,y\n"s,1,1\n' + b"s,1,0\n" * 30,
+    "semicolons": b"site;a;y\n" + b"s;1;1\n" * 30,
+    "numbers beyond doubles": b"site,a,y\n" + b"s,1e400,1\nt,1,0\n" * 30,
+    "nothing but gaps": b"site,a,y\n" + b"s,,1\nt,,0\n" * 30,
+    "names that are empty": b",,\n" + b"s,1,1\n" * 30,
+    "200,000 columns": ",".join(f"c{i}" for i in range(200_000)).encode() + b"\n",
     "one row": b"site,a,y\ns,1,1\n",
 }
 
@@ -215,7 +296,7 @@ def files() -> Iterator[tuple[str, list[str]]]:
     for name in CELLS:
         path = f"data.path=cells {name}.csv"
         yield f"cells: {name}", ["run", "table.toml", "--set", path, "--out", "out"]
-        if name in ("empty", "a header alone", "columns twice", "ragged", "binary", "no UTF-8"):
+        if name in ("empty", "a header alone", "columns twice", "200,000 columns", "ragged", "binary", "no UTF-8"):
             yield f"cells shown: {name}", ["data", "info", f"cells {name}.csv"]
     for name in SVM:
         words = ["data.name=libsvm", f"data.path={name}.svm"]
@@ -331,6 +412,25 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["compare", "good.toml", "--seeds", "-1"],
         ["compare", "good.toml", "--seeds", ""],
         ["compare", "good.toml", "--only", "no-such"],
+        ["run", "good.toml", "--out", "x\x00y"],
+        ["resume", "\x00"],
+        ["run", "good.toml", "good.toml"],
+        ["run", "good.toml", "--out", "x" * 300],
+        ["run", "good.toml", "--out", "fifo"],
+        ["run", "good.toml", "--set", "join_steps=2"],
+        ["run", "good.toml", "--set", "rounds==3"],
+        ["run", "good.toml", "--set", "rounds"],
+        ["run", "good.toml", "--set", "=3"],
+        ["run", "good.toml", "--set", "rounds=٣"],
+        ["run", "good.toml", "--set", "problem.loss=os:getcwd"],
+        ["run", "good.toml", "--set", "model.name=os:getcwd"],
+        ["run", "good.toml", "--set", "data.name=json:loads"],
+        ["check", "builtins:object"],
+        ["check", "os:system"],
+        ["check", "fifo:Thing"],
+        ["compare", "good.toml", "--seeds", "1..1000000000"],
+        ["recommend", "nowhere.toml"],
+        ["recommend", "cells.csv", "--label", "no"],
         ["run", "good.toml", "--set", "data.name=no_such:make"],
         ["run", "good.toml", "--set", "data.name=raises.py:make"],
         ["run", "good.toml", "--set", "model.name=exits.py:make"],
@@ -366,6 +466,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ":8101",
         "a b:1",
         "127.0.0.1:-1",
+        "::1:8101",
+        "[::1:8101",
+        "http://localhost:1",
         "",
     ):
         yield f"a worker for {address!r}", ["flower", "worker", address]
@@ -380,6 +483,17 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["keys"],
         ["keys", "good.toml"],
         ["keys", "nowhere", "--renew"],
+        ["keys", "keys", "--host", "1.2.3"],
+        ["keys", "keys", "--host", "*"],
+        ["keys", "fifo"],
+        ["keys", "cells.csv", "--renew"],
+        ["new", "x" * 300, "--from", "good.toml"],
+        ["new", "app", "--from", "fifo"],
+        ["new", "app", "--from", "file binary.toml"],
+        ["worker", "localhost:8101:1"],
+        ["worker", "localhost:8101", "--root-certificates", "nowhere"],
+        ["worker", "localhost:8101", "--root-certificates", "good.toml"],
+        ["worker", "localhost:8101", "--root-certificates", "fifo"],
     ):
         yield f"flower {' '.join(words)}", ["flower", *words]
 

@@ -187,7 +187,7 @@ def test_a_column_of_a_table_says_how_often_a_client_is_there(tmp_path: Any) -> 
 
 def history(values: list[float], patience: int, *, higher: bool = False) -> int:
     """The number of evaluations after which a run with these values stops."""
-    from fedax.engine.loop import stopped
+    from fedax.engine.early_stopping import stopped
 
     rows = [{"round": r, "validation_loss": value} for r, value in enumerate(values)]
     for n in range(1, len(rows) + 1):

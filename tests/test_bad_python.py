@@ -46,6 +46,11 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "state_budget": ("much", -1, "-1GiB", [], 1.5),
     "checkpoint_every": (-1, 1.0, "often"),
     "resume": (1, True),
+    "out": (3, ["a"], "", "a\x00b", "x" * 300),
+    "on_progress": (3, "say"),
+    "availability": ("sometimes", {"share": 0.5}, fedax.Availability(share=(0.5,))),
+    "attack": ("flip", {"kind": "flip", "share": 0.3}),
+    "patience": (-1, 2),
     "rouns": (1,),
 }
 
@@ -84,9 +89,21 @@ def federations() -> Iterator[tuple[str, Case]]:
         "other dtypes": [{"x": X}, {"x": X.astype(np.int8)}],
         "numbered arrays": [{1: X}],
         "ragged": [{"x": [[1, 2], [3]]}],
+        "masked": [{"x": np.ma.masked_array(X, mask=X > 0)}],
+        "structured": [{"x": np.zeros(4, [("a", "f4")])}],
+        "of more than 64 bits": [{"x": X.astype(np.longdouble)}],
+        "an empty key": [{"": X}],
+        "a key of two lines": [{"x\n": X}],
+        "more than memory": [{"x": np.broadcast_to(np.float32(1), (4, 10**12))}],
         "dates": [{"x": np.array(["2020-01-01"], "datetime64[D]")}],
     }.items():
         yield f"clients: {name}", lambda c=clients: make(c)
+    for clients in (None, 3, iter([{"x": X}]), "x"):
+        yield f"from_clients({clients!r})"[:40], lambda c=clients: make(c)
+    for client in (-1, 2, "a", None, 0.5, True):
+        yield f"client({client!r})", lambda c=client: DATA.client(c)
+    for order in ([99], [], ["a"]):
+        yield f"subset({order!r})", lambda o=order: DATA.subset(o)
     for split in ((0, 0.5, 0.5), (0.5, 0.5), (1, 1, 1), (-1, 1, 1), "abc", 1, (np.nan, 0, 1), (0.0, 0.0, 1.0)):
         yield f"split={split!r}", lambda s=split: fedax.data.load("iris", split=s)
     for name in ("no-such", "", 1, None, "no_such:make"):
@@ -100,8 +117,25 @@ def federations() -> Iterator[tuple[str, Case]]:
 
 
 def methods() -> Iterator[tuple[str, Case]]:
-    for lr in (0, -1, "0.1", None, True, float("nan"), float("inf"), [0.1], {}, METHOD):
-        yield f"lr={lr!r}", lambda v=lr: fedax.FedAvg(lr=v)
+    for lr in (
+        1e39,
+        1e-50,
+        0.1 + 0j,
+        10**400,
+        np.array([0.1, 0.2]),
+        lambda r: 0.1,
+        0,
+        -1,
+        "0.1",
+        None,
+        True,
+        float("nan"),
+        float("inf"),
+        [0.1],
+        {},
+        METHOD,
+    ):
+        yield f"lr={lr!r}"[:30], lambda v=lr: fedax.FedAvg(lr=v)
     for mu in (-1, "0.1", None, float("nan")):
         yield f"mu={mu!r}", lambda v=mu: fedax.FedProx(lr=0.1, mu=v)
     for given in ({}, {"lr": 0.1, "no_such": 1}):
@@ -113,6 +147,23 @@ def methods() -> Iterator[tuple[str, Case]]:
         yield f"rule={rule!r}", lambda r=rule: robust(METHOD, rule=r)
     for trim in (0.5, -0.1, "a", float("nan")):
         yield f"trim={trim!r}", lambda t=trim: robust(METHOD, trim=t)
+    for change in (
+        {"clip": float("nan")},
+        {"noise": "1"},
+        {"delta": 0},
+        {"base": "FedAvg"},
+        {"base": fedax.Private(METHOD, clip=1.0)},
+    ):
+        yield f"Private of {change}"[:40], lambda c=change: fedax.Private(**{"base": METHOD, "clip": 1.0, **c})
+    for name in ("step", "update", "finish", "aggregate"):
+        for function in (3, None, lambda: 0):
+            yield f"{name} is {function!r}"[:30], lambda n=name, f=function: run(method=own({n: f}))
+    yield "no functions", lambda: run(method=algorithm(type("Nothing", (Algorithm,), {}))())
+    yield "no class", lambda: algorithm(3)
+    for many in (None, [], METHOD, [METHOD, fedax.SCAFFOLD(lr=0.1)]):
+        yield f"a sweep of {many!r}"[:40], lambda m=many: fedax.sweep(LEAST_SQUARES, DATA, m, rounds=1)
+    for path in (None, 3, "", "a\x00b", "nowhere"):
+        yield f"load a run from {path!r}", lambda p=path: fedax.load(p)
     yield "Robust of several vectors", lambda: run(method=robust(fedax.SCAFFOLD(lr=0.1), rule="median"))
 
 
@@ -121,11 +172,17 @@ def problems() -> Iterator[tuple[str, Case]]:
         yield f"loss={loss!r}", lambda v=loss: fedax.Problem(loss=v)
     for model in (1, "mlp", {}, (1, 2), lambda x: x):
         yield f"model={model!r}"[:40], lambda m=model: run(fedax.Problem(m, loss="squared"))
+    yield "no parameters", lambda: run(fedax.Problem((lambda key, x: {}, lambda w, x: x[:, 0]), loss="squared"))
     yield "no init", lambda: fedax.Problem(loss=lambda w, b: 0.0)
     for options in (
         {"gradients": [1]},
         {"gradients": [{"name": "clip", "max_delta": "a"}]},
         {"gradients": "clip"},
+        {"gradients": [{"name": "clip_by_global_norm", "max_norm": -1.0}]},
+        {"gradients": [{"name": "dp", "clip": float("nan")}]},
+        {"regularizer": "l1"},
+        {"regularizer": 3},
+        {"accuracy": 1},
         {"metrics": ["no-such"]},
         {"metrics": [1]},
         {"trainable": 1},

@@ -75,6 +75,26 @@ def simulated(asked):
     return fedax.simulate(asked.problem, asked.federation, asked.algorithm, eval_on=["train"], **work)
 
 
+@pytest.mark.parametrize("name", ["SCAFFOLD", "APFL"])
+def test_patience_ends_a_run_where_the_simulation_ends(tmp_path, name):
+    """With the last model that was evaluated: what clients have sent since is not used."""
+    rng = np.random.default_rng(0)
+    rows = [{"x": rng.normal(size=(12, 6)), "y": rng.normal(size=12)} for _ in range(3)]  # noise: soon overfitted
+    data = fedax.Federation.from_clients(rows, split=(0.4, 0.4, 0.2))
+    method = getattr(fedax, name)(lr=0.05)
+    work = {"rounds": 300, "eval_every": 5, "patience": 3, "seed": 2, "stop_by": "loss"}
+    asked = Setting(LEAST_SQUARES, method, federation=data, eval_on=("validation",), **work)
+    result = serve(LocalGrid(tmp_path, client_app(asked), 3), asked, tmp_path / "run", {}, pause=0.0)
+    whole = fedax.simulate(LEAST_SQUARES, data, method, eval_on=("validation",), **work)
+    assert result.info["stopped"] == whole.info["stopped"]
+    assert result.info["rounds"] == whole.info["rounds"] < 300
+    np.testing.assert_allclose(vector(result.model), vector(whole.model), rtol=1e-5, atol=1e-6)
+    assert "has not improved since" in json.loads((tmp_path / "run" / "status.json").read_text())["message"]
+    if method.personalised:
+        own = fedax.load(next((tmp_path / "states").glob("*/client-1/own"))).model
+        np.testing.assert_allclose(vector(own), vector(whole.personal(1)), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["FedAvg", "SCAFFOLD"])
 def test_clients_that_are_there_sometimes_are_those_of_the_simulation(tmp_path, name):
     """Chain, drop-outs and slow clients are functions of (seed, round), over a network as simulated."""

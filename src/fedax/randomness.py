@@ -22,7 +22,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-COHORT, INIT, ROWS, FRESH, AUGMENT, AUGMENT_FRESH, METHOD, COMMON, MODEL, ATTACK = range(10)  # purposes
+COHORT, INIT, ROWS, FRESH, AUGMENT, AUGMENT_FRESH, METHOD, COMMON, MODEL, ATTACK, NOISE = range(11)  # purposes
 ROUNDS = 10  # of the Feistel network
 FEW = 64  # rows up to which ranking costs less than walking
 Sampling = Literal["epochs", "iid"]

@@ -24,12 +24,14 @@ not a new compilation) and whose choices and flags are part of the compiled prog
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 from fedax import notebook, randomness
 from fedax.algorithms.claims import Claim
@@ -41,6 +43,7 @@ from fedax.vectors import Vector
 
 C = TypeVar("C", bound=type)
 Rate = float | Schedule
+_LEAST, _MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
@@ -125,6 +128,8 @@ def method() -> Any:
 @dataclass_transform(frozen_default=True, field_specifiers=(number, rate, integer, choice, flag, method))
 def algorithm(cls: C) -> C:
     """Make a method: a frozen dataclass, registered with JAX as a pytree."""
+    if not isinstance(cls, type):
+        raise FedaxError(f"algorithm decorates a class that derives from Algorithm, not {cls!r}")
     made: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
     register(
@@ -331,12 +336,16 @@ def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
         if not field.metadata.get("schedule"):
             raise FedaxError(f"{owner}: {field.name} must be a number, not a schedule")
         value = value.initial
-    if isinstance(value, str | bool | list | tuple | dict | Algorithm) or value is None:
+    outside = isinstance(value, str | bool | list | tuple | dict | complex | decimal.Decimal | Algorithm)
+    if outside or value is None or callable(value) or (isinstance(value, np.ndarray) and value.ndim):
         raise FedaxError(f"{owner}: {field.name} must be a number in {interval}, not {value!r}")
     if field.metadata.get("static") and not isinstance(value, int):
         raise FedaxError(f"{owner}: {field.name} must be a whole number in {interval}, not {value!r}")
     if isinstance(value, int | float) and not within(value, interval):
         raise FedaxError(f"{owner}: {field.name} must be in {interval}, not {value}")
+    of_float32 = not isinstance(value, int | float) or value == 0 or _LEAST <= abs(value) <= _MOST
+    if not field.metadata.get("static") and not of_float32:
+        raise FedaxError(f"{owner}: {field.name} is {value}: float32 has numbers from {_LEAST:.2g} to {_MOST:.2g}")
 
 
 def within(value: float, interval: str) -> bool:
@@ -348,7 +357,7 @@ def within(value: float, interval: str) -> bool:
     match = _INTERVAL.fullmatch(interval)
     assert match is not None
     low, high = float(match[2]), float(match[3])
-    if math.isnan(value) or math.isinf(value):
+    if value != value or abs(value) == math.inf:
         return False
     above = value > low if match[1] == "(" else value >= low
     below = value < high if match[4] == ")" else value <= high

@@ -49,6 +49,8 @@ class Private(OfBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.base.privacy is not None:
+            raise FedaxError(f"Private: {self.base!r} is private already: clip and noise must be given once")
         if self.base.aggregate != "mean":
             raise FedaxError(f"Private: {self.base!r} does not take the mean of uploads, and noise is made for one")
 

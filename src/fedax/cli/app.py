@@ -74,6 +74,8 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         # the words themselves, for `--processes`
         given = list(arguments)
+        if any("\0" in word for word in given):
+            raise FedaxError("the command line holds a null character")
         code = command.main(given or ["--help"], prog_name="fedax", standalone_mode=False, obj=given)
     except Ended as ended:
         return ended.code

@@ -59,8 +59,11 @@ def worker(
     """
     from fedax.flower import require
     from fedax.flower.addresses import check_address
+    from fedax.flower.certificates import check_certificate
     from fedax.flower.worker_process import keep
 
     check_address("HOST:PORT", address)
+    if root_certificates is not None:
+        check_certificate("--root-certificates", root_certificates)
     require()
     keep(address, None if root_certificates is None else str(root_certificates))

@@ -25,6 +25,7 @@ from fedax.errors import FedaxError
 from fedax.own_code import defined
 from fedax.problem import Problem
 from fedax.problem.oracle import Batch, BatchOracle, FullOracle
+from fedax.problem.row_privacy import Keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Client:
         """Asked for before any loop over steps: rows that are made are made once."""
         return self.data.fetch(self.number, self.plan.max_rows)
 
-    def full(self) -> BatchOracle:
+    def full(self, noise: Keys | None = None) -> BatchOracle:
         """The oracle on all training rows; its n-th fresh one sees a minibatch of the plan's size."""
         if self.data.drawn:
             raise NotDrawn
@@ -71,7 +72,14 @@ class Client:
             smooth=self.smooth,
             fresh=None if plan.batch is None else fresh,
             key=self._key(plan.max_steps + 1) if self.problem.draws else None,
+            noise=noise,
         )
+
+    def _noise(self, step: Any) -> Keys | None:
+        """The keys of the noise on a step's gradients, where the problem asks for any."""
+        if self.problem.row_privacy is None:
+            return None
+        return Keys(randomness.key_for(self.seed, randomness.NOISE, self.round, self.number, step))
 
     def _key(self, step: Any) -> jax.Array:
         """The key of what a model draws outside local steps."""
@@ -86,32 +94,42 @@ class Client:
         index = jax.random.randint(key, (self.plan.batch,), 0, self.count)
         return self._at(index, fresh, randomness.AUGMENT_FRESH, *counters)
 
-    def _at(self, index: jax.Array, fresh: Callable[[Any], BatchOracle], purpose: int, *counters: Any) -> BatchOracle:
+    def _at(
+        self,
+        index: jax.Array,
+        fresh: Callable[[Any], BatchOracle],
+        purpose: int,
+        *counters: Any,
+        noise: Keys | None = None,
+    ) -> BatchOracle:
         batch = self._fetch(index)
         if self.problem.augment is not None:
             key = randomness.key_for(self.seed, purpose, self.round, self.number, *counters)
             batch = self.problem.augment(key, nested(batch))
-        return BatchOracle(self.problem, batch, smooth=self.smooth, full=self.full, fresh=fresh, train=True)
+        full = functools.partial(self.full, noise)
+        return BatchOracle(self.problem, batch, smooth=self.smooth, full=full, fresh=fresh, train=True, noise=noise)
 
     def _rows(self) -> jax.Array:
         return minibatch_rows(self.plan, self.count, self.seed, self.round, self.number)
 
-    def oracles(self) -> Callable[[Any], BatchOracle]:
-        """The oracle of each local step k, on the round's minibatches."""
+    def oracles(self) -> Callable[..., BatchOracle]:
+        """The oracle of each local step k, on the round's minibatches; where it is asked again, with a step of its own
+        for the noise."""
         batch, _ = self.plan.batch, self._fetch
         if batch is None:
-            return lambda k: self.full()
+            return lambda k, step=None: self.full(self._noise(k if step is None else step))
         shape = (self.plan.max_steps, batch)
         if self.data.drawn:
             rows = jnp.arange(math.prod(shape)).reshape(shape)
         else:
             rows = self._rows() if self.rows is None else self.rows
 
-        def at(k: Any) -> BatchOracle:
+        def at(k: Any, step: Any = None) -> BatchOracle:
             def fresh(n: Any) -> BatchOracle:
                 return self._draw(fresh, k, n)
 
-            return self._at(rows[k], fresh, randomness.AUGMENT, k)
+            noise = self._noise(k if step is None else step)
+            return self._at(rows[k], fresh, randomness.AUGMENT, k, noise=noise)
 
         return at
 
@@ -143,7 +161,7 @@ class Client:
 
         local = loop(0, self.steps, body, local)
         last = dataclasses.replace(ctx, step=self.steps)
-        made = algorithm.at(last).finish(local, oracle(self.steps - 1), message, state, last)
+        made = algorithm.at(last).finish(local, oracle(self.steps - 1, self.steps), message, state, last)
         upload, new = finished(algorithm, made, state)
         return upload, cast_like(new, state)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedax.data.nested import flattened
 from fedax.errors import FedaxError
+from fedax.memory import check_memory
 
 Array: TypeAlias = NDArray[Any]
 Split: TypeAlias = tuple[float, float, float]
@@ -88,6 +89,7 @@ def check_arrays(arrays: object, owner: str) -> dict[str, Array]:
     if 0 in lengths.values():
         raise FedaxError(f"{owner} has 0 rows: it must have at least 1")
     for key, array in checked.items():
+        check_memory(f"{owner}: array {key!r}", array.nbytes)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             row = int(np.argwhere(~np.isfinite(array))[0, 0])
             raise FedaxError(f"{owner} has NaN or infinity in array {key!r} at row {row}: all must be finite")
@@ -118,12 +120,17 @@ def check_same_layout(clients: Sequence[Mapping[str, Array]], owners: Sequence[s
 def _numeric(key: object, value: object, owner: str) -> Array:
     if not isinstance(key, str):
         raise FedaxError(f"{owner} has an array under the key {key!r}: keys must be strings")
+    if not key or not key.isprintable():
+        raise FedaxError(f"{owner} has an array under the key {key!r}: keys must be printable and not empty")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise FedaxError(f"{owner} has array {key!r} with entries that are masked: fill them, or leave their rows out")
     try:
         array: Array = np.asarray(value)
     except ValueError:
         raise FedaxError(f"{owner} has array {key!r} with rows of unequal shape: all must agree") from None
-    if array.dtype.kind not in "biuf":
-        raise FedaxError(f"{owner} has array {key!r} of dtype {array.dtype}: it must be numeric or bool, and real")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        allowed = "it must be numeric or bool, real, and of 64 bits at most"
+        raise FedaxError(f"{owner} has array {key!r} of dtype {array.dtype}: {allowed}")
     if array.ndim == 0:
         raise FedaxError(f"{owner} has array {key!r} that is the single number {array}: it must have rows")
     if 0 in array.shape[1:]:

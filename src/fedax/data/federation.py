@@ -132,7 +132,7 @@ class Federation:
         ['x.ids', 'x.mask', 'y']
         """
         fractions, seed = check_split(split), check_count("seed", seed, 0)
-        if isinstance(clients, Mapping) or len(clients) == 0:
+        if isinstance(clients, Mapping | str) or not isinstance(clients, Sequence) or len(clients) == 0:
             raise FedaxError(f"clients is {clients!r}: it must be a list of at least 1 dict of arrays")
         given = check_names(names, len(clients))
         owners = [f"client {i}" + (f" ({name!r})" if names else "") for i, name in enumerate(given)]
@@ -163,8 +163,8 @@ class Federation:
     def client(self, i: int, part: str = "train") -> dict[str, Any]:
         """Client i's arrays, as views of the flat ones; in dictionaries where they were given so."""
         rows = self.part(part)
-        if not 0 <= i < self.clients:
-            raise FedaxError(f"client is {i}: it must be from 0 to {self.clients - 1}")
+        if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < self.clients:
+            raise FedaxError(f"client is {i!r}: it must be from 0 to {self.clients - 1}")
         return nested({key: array[rows.of(i)] for key, array in self.arrays.items()})
 
     def label_counts(self, key: str = "y") -> NDArray[np.int64]:
@@ -206,8 +206,14 @@ class Federation:
         >>> Federation.from_clients([{"y": [0]}, {"y": [1]}, {"y": [2]}]).subset([0, 2]).names
         ('0', '2')
         """
-        index = np.asarray(clients, np.int64)
-        if index.ndim != 1 or len(np.unique(index)) < len(index) or not np.isin(index, np.arange(self.clients)).all():
+        index = np.asarray(clients)
+        index = index.astype(np.int64) if index.dtype.kind in "iu" or not index.size else index
+        if (
+            index.dtype != np.int64
+            or index.ndim != 1
+            or len(np.unique(index)) < len(index)
+            or not np.isin(index, np.arange(self.clients)).all()
+        ):
             raise FedaxError(f"clients is {clients!r}: it must name clients from 0 to {self.clients - 1}, none twice")
         return replace(
             self,

@@ -21,6 +21,7 @@ from fedax.engine.store import byte_count
 from fedax.errors import FedaxError
 from fedax.options import Count, check_options, keywords
 from fedax.problem import Problem
+from fedax.runs.files import check_folder
 
 Part = Literal["train", "validation", "test"]
 P = ParamSpec("P")
@@ -94,6 +95,12 @@ class RunConfig(SimulatedWork):
             raise FedaxError(
                 f"availability must be fedax.Availability(share=0.8) or the like, not {self.availability!r}"
             )
+        if self.out is not None:
+            check_folder("out", self.out)
+        if self.on_progress is not None and not callable(self.on_progress):
+            raise FedaxError(f"on_progress must be a function of the number of rounds done, not {self.on_progress!r}")
+        if self.join_steps is not None and not self.unseen:
+            raise FedaxError(f"join_steps is {self.join_steps}: it goes with unseen, the share of clients that join")
         if self.stop_by is not None and self.patience is None:
             raise FedaxError(f"stop_by is {self.stop_by!r}: it goes with patience")
         if self.state_budget is not None:

@@ -64,16 +64,18 @@ def measure(run: Prepared, state: RunState) -> dict[str, Any]:
 
 
 def spent(run: Prepared, rounds: int) -> dict[str, float]:
-    """The epsilon of a client after some rounds, where the method has noise on its uploads."""
+    """The epsilon of a client after some rounds, and that of a row, where there is noise on uploads or gradients."""
+    rows = {} if run.row_account is None else {"row_epsilon": run.row_account.epsilon(rounds)}
     asked = run.algorithm.privacy
     if asked is None or not asked.noise:
-        return {}
+        return rows
     plan = run.plan
     guarantee = Guarantee(float(asked.noise), float(asked.delta), asked.cohorts)
     most = int(participation(plan, run.engine.seed, rounds).max()) if rounds else 0
     if run.config.availability is not None:  # who is seldom there or always decides: as if in every round
         most, guarantee = rounds, Guarantee(guarantee.noise, guarantee.delta)
-    return {"epsilon": guarantee.epsilon(uploads=most, rounds=rounds, cohort=plan.cohort, clients=plan.clients)}
+    spent = guarantee.epsilon(uploads=most, rounds=rounds, cohort=plan.cohort, clients=plan.clients)
+    return {"epsilon": spent, **rows}
 
 
 def _structure(run: Prepared, state: RunState, psi: Any, model: Any) -> dict[str, float]:

@@ -40,6 +40,7 @@ def fingerprint(run: Prepared) -> dict[str, str]:
         "metrics": ", ".join(run.problem.metrics),
         "regularizer": repr(run.problem.regularizer),
         "gradients": repr(run.problem.gradients),
+        "row privacy": repr(run.problem.row_privacy),
         "augment": getattr(run.problem.augment, "__name__", str(run.problem.augment)),
         "evaluated": str(list(run.meters)),
         "attack": str(run.config.attack),

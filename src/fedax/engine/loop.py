@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from fedax.data.generators.lazy import Lazy
 from fedax.engine.checkpoint import Checkpoints
 from fedax.engine.config import RunConfig
 from fedax.engine.devices import say_once
+from fedax.engine.early_stopping import stopped
 from fedax.engine.evaluate_round import measure
 from fedax.engine.moments import moments
 from fedax.engine.prepare import Prepared
@@ -237,24 +238,6 @@ class Simulation:
             order = np.argsort(np.concatenate([run.seen, run.unseen]))
             models = jax.tree.map(lambda a, b: np.concatenate([a, b])[order], models, theirs)
         return unwrap(models)
-
-
-def stopped(history: Sequence[Mapping[str, Any]], judged: tuple[str, bool], patience: int) -> str:
-    """Why a run stops: none of the last `patience` evaluations improved on the best before; nothing if one did.
-
-    judged: a column of the history, and whether higher is better. A function of the history alone, so a run that goes
-    on from a checkpoint stops where it would have stopped.
-
-    >>> rows = [{"round": r, "loss": loss} for r, loss in enumerate([3.0, 2.0, 2.5, 2.0])]
-    >>> stopped(rows, ("loss", False), 2), stopped(rows, ("loss", False), 3)
-    ('validation has not improved since round 1: loss was 2', '')
-    """
-    name, higher = judged
-    scores = [row[name] if higher else -row[name] for row in history]
-    best = int(np.argmax(scores)) if scores else 0
-    if len(scores) - 1 - best < patience:
-        return ""
-    return f"validation has not improved since round {history[best]['round']}: {name} was {history[best][name]:g}"
 
 
 def account(run: Prepared, state: RunState, first: int, last: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -29,13 +30,16 @@ from fedax.data.relabelling import relabel
 from fedax.engine.config import RunConfig
 from fedax.engine.debug import DebugEngine
 from fedax.engine.devices import choose_devices
+from fedax.engine.early_stopping import judged
 from fedax.engine.executors import Executor
 from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
+from fedax.engine.row_account import RowAccount
 from fedax.engine.same_experiment import check_agreement
+from fedax.engine.signatures import check_signatures
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
-from fedax.errors import FedaxError, unknown
+from fedax.errors import FedaxError
 from fedax.evaluation import Meter, Meters, smoothness
 from fedax.memory import check_memory
 from fedax.model_state import WithState, parted
@@ -90,10 +94,13 @@ class Prepared:
         configure()
         if not isinstance(algorithm, Algorithm):
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+        check_signatures(algorithm)
         if not isinstance(federation, Federation | Lazy):
             raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
         check_evaluated(config.personal, algorithm)
         check_private(config, algorithm)
+        if problem.row_privacy is not None and problem.row_privacy.noise:
+            accounting.load()
         if isinstance(federation, Lazy) and config.unseen:
             raise FedaxError(f"unseen is {config.unseen}: clients that are made as they are needed cannot be held out")
         whole = in_memory(federation)
@@ -168,6 +175,14 @@ class Prepared:
             _ = made.judged  # raises before any work
         return made
 
+    @functools.cached_property
+    def row_account(self) -> RowAccount | None:
+        """What noise on rows' gradients guarantees, where there is any."""
+        asked = self.problem.row_privacy
+        if asked is None or not asked.noise:
+            return None
+        return RowAccount(asked, self.plan, self.engine.draws, self.rows, self.steps, self.cost)
+
     @property
     def executor(self) -> Executor:
         return self.engine.executor
@@ -185,16 +200,7 @@ class Prepared:
     @property
     def judged(self) -> tuple[str, bool]:
         """The column of the history that patience goes by, and whether higher is better there."""
-        metrics, by = self.problem.metrics, self.config.stop_by
-        name = by or ("accuracy" if "accuracy" in metrics else "loss")
-        if name not in metrics:
-            raise unknown("metric of stop_by", name, metrics)
-        if "validation" not in self.meters:
-            raise FedaxError(
-                "patience needs validation rows that are evaluated: split must leave some, as eval_on must"
-            )
-        own = "personal_" if self.personal and self.algorithm.personalised else ""
-        return f"{own}validation_{name}", metrics[name].higher
+        return judged(self.problem.metrics, self.config.stop_by, list(self.meters), personal=self.personal)
 
     @property
     def protocol(self) -> bool:

@@ -34,6 +34,7 @@ from fedax.runs.files import (
     PREPARATION,
     STATUS,
     History,
+    check_folder,
     read_history,
     read_json,
     write_json,
@@ -76,8 +77,8 @@ class Result:
 
     def personal(self, client: int) -> Any:
         """A client's own model; the shared one for a method without personal models."""
-        if not 0 <= client < self.clients:
-            raise FedaxError(f"client must be in [0, {self.clients - 1}], not {client}")
+        if isinstance(client, bool) or not isinstance(client, int | np.integer) or not 0 <= client < self.clients:
+            raise FedaxError(f"client must be in [0, {self.clients - 1}], not {client!r}")
         if self._personal is None:
             return self.model
         return filled(jax.tree.map(lambda a: a[client], self._personal), self.model)
@@ -150,7 +151,7 @@ class Result:
         """Write the run to a directory like the command line's, its report too; `fedax.load` reads it back."""
         from fedax.report import write
 
-        folder = Path(path)
+        folder = check_folder("path", path)
         with locked(folder):
             record = self.record or self._little()
             writer = RunFolder(folder, record.rounds, record.clients())
@@ -230,7 +231,7 @@ def _shown(value: Any, metric: Metric) -> str:
 
 def load(path: str | os.PathLike[str]) -> Result:
     """Read a run that `Result.save` or the command line wrote."""
-    folder = Path(path)
+    folder = check_folder("path", path)
     try:
         about = json.loads((folder / INFO).read_text())
         model = _unflat(about["structure"], load_file(folder / MODEL))

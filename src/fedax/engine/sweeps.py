@@ -122,6 +122,8 @@ class Settings:
         mode: str = "auto",
         **options: Any,
     ) -> None:
+        if isinstance(algorithms, Algorithm | str) or not isinstance(algorithms, Sequence) or not algorithms:
+            raise FedaxError(f"algorithms is {algorithms!r}: it must be a list of at least 1 method, as grid gives")
         kinds = {jax.tree.structure(algorithm) for algorithm in algorithms}
         if len(kinds) != 1:
             raise FedaxError(

@@ -26,7 +26,7 @@ from fedax.models.adapters import as_model, with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.options import Count
 from fedax.outside import is_outside
-from fedax.problem.gradients import transformations
+from fedax.problem.gradients import row_privacy, transformations
 from fedax.problem.losses import row_loss
 from fedax.regularizers import Regularizer, regularizer
 from fedax.schedules import SCHEDULES, Schedule, schedule
@@ -323,7 +323,7 @@ class ProblemTable(Table):
     @field_validator("gradients")
     @classmethod
     def _are_transformations(cls, gradients: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-        transformations(gradients or ())
+        transformations(row_privacy(gradients or ())[1])
         return gradients
 
     @field_validator("metrics")

@@ -28,6 +28,7 @@ from fedax.options import Count
 from fedax.runs.files import slug
 
 LOCAL = "LocalOnly"
+NAME = r"^[^\x00-\x1f\x7f]*[A-Za-z0-9][^\x00-\x1f\x7f]*$"  # printable, with something to name a directory by
 
 
 class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
@@ -41,7 +42,7 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
     log: trackers that get the rows of the history as they are made.
     """
 
-    name: Annotated[str, Field(pattern="[A-Za-z0-9]")] = "experiment"
+    name: Annotated[str, Field(pattern=NAME, max_length=200)] = "experiment"
     rounds: Annotated[int, Field(ge=1, lt=2**31)] = Field(
         description="the number of communication rounds, such as rounds = 60"
     )

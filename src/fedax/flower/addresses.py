@@ -45,4 +45,6 @@ def check_address(field: str, address: str) -> None:
         raise FedaxError(f"{field} is {shown!r}: it must be HOST:PORT, such as 127.0.0.1:8101")
     if not (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
         raise FedaxError(f"{field} is {shown!r}: its port must be a whole number from 1 to 65535")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise FedaxError(f"{field} is {shown!r}: an address with colons must be in brackets, such as [::1]:8101")
     check_host(f"the host of {field}", host.removeprefix("[").removesuffix("]"))

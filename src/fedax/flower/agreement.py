@@ -7,18 +7,21 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
+from annotated_types import MinLen
 
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import bare
 from fedax.client.plan import Plan, Work, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
+from fedax.engine.config import Part
+from fedax.engine.early_stopping import judged
 from fedax.engine.fingerprint import source
 from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
@@ -58,7 +61,9 @@ class Setting(Work):
     federation: Federation | None = None
     seed: int = 0
     eval_every: Count = 1
-    eval_on: tuple[str, ...] = ("train", "validation", "test")  #: as far as clients have such rows
+    eval_on: Annotated[Sequence[Part], MinLen(1)] = ("train", "validation", "test")  #: as far as clients have such rows
+    patience: Count | None = None  #: evaluations without improvement on validation rows after which the run ends
+    stop_by: str | None = None  #: the metric that patience goes by; accuracy where there is one, else loss
     privacy: Privacy | None = None  #: clipping of uploads, and noise on their mean
     secure: float | None = None  #: secure aggregation of uploads whose entries are at most this large; None for plain
     name: str = "experiment"
@@ -71,6 +76,8 @@ class Setting(Work):
                 "clients is missing: it must be the number of clients in all, unless a federation is given"
             )
         check_options(self)
+        if not isinstance(self.algorithm, Algorithm):
+            raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {self.algorithm!r}")
         asked = self.algorithm.privacy
         if asked is not None:  # clipping is then the client's, and the noise the server's own
             if asked is not self.algorithm or self.privacy is not None:
@@ -82,10 +89,17 @@ class Setting(Work):
         if cohort > given:
             raise FedaxError(f"cohort={cohort} is larger than the {given} clients that there are")
         check_evaluated(self.personal, self.algorithm)
+        if self.patience is not None:
+            _ = self.judged  # raises before any work
         if self.algorithm.aggregate != "mean" and (self.privacy is not None or self.secure is not None):
             raise FedaxError(f"{self.algorithm!r} does not take the mean of uploads: clip, noise and secure need one")
         if self.privacy is not None:
             self.privacy.refuse(weighted=self.weighted)
+        if self.problem.row_privacy is not None:
+            what = (
+                "its noise follows from the seed, which all sites know: clip and noise protect uploads over a network"
+            )
+            raise FedaxError(f"gradients: dp is for simulations: {what}")
         if self.secure is not None:
             Mean(self.secure)
             if cohort < FEWEST:
@@ -107,6 +121,7 @@ class Setting(Work):
             "work": repr(schedule),
             "model_state": str(self.model_state),
             "availability": repr(self.availability),
+            "patience": f"{self.patience} {self.stop_by}",
             "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
@@ -120,6 +135,12 @@ class Setting(Work):
         }
         tables = ("model", "problem") if self.federation is None else ("model", "problem", "data")
         return about | {name: json.dumps(as_json(self.resolved.get(name)), default=str) for name in tables}
+
+    @property
+    def judged(self) -> tuple[str, bool]:
+        """The column of the history that patience goes by, and whether higher is better there."""
+        personal = self.personal and self.algorithm.personalised
+        return judged(self.problem.metrics, self.stop_by, self.eval_on, personal=personal)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -215,9 +236,8 @@ def setting_of(
     seeds = [int(config["seed"])] if "seed" in config else asked.seeds
     if len(seeds) > 1:
         raise FedaxError(f"seed is missing: a federation runs one seed at a time, one of {seeds}")
-    for field, value in (("attack", asked.attack), ("patience", asked.patience)):
-        if value is not None:
-            raise FedaxError(f"{field} is for simulations: over a network it must be left out")
+    if asked.attack is not None:
+        raise FedaxError("attack is for simulations: over a network it must be left out")
     if asked.unseen:
         raise FedaxError(f"unseen is {asked.unseen}: over a network no client can be held out")
     if clients is None:
@@ -227,7 +247,7 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name"]
+    names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name", "patience", "stop_by"]
     options: dict[str, Any] = {name: getattr(asked, name) for name in names}
     options["availability"] = availability_of(asked)
     if asked.eval_on is not None:

@@ -118,6 +118,12 @@ def check(folder: Path, host: str | None = None) -> list[str]:
     return lines
 
 
+def check_certificate(field: str, path: Path) -> None:
+    """Raise if a file is no certificate in PEM, before Flower is given it."""
+    if not path.is_file() or b"-----BEGIN CERTIFICATE" not in path.read_bytes()[: 1 << 20]:
+        raise FedaxError(f"{field} is {str(path)!r}: it must be a file with a certificate, such as ca.crt")
+
+
 def handshake(folder: Path, address: str, *, seconds: float = 10.0) -> str:
     """What a node finds when it reaches for a SuperLink with the folder's ca.crt; a failure raises its sentence."""
     host, _, port = address.rpartition(":")

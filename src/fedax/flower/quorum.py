@@ -11,7 +11,7 @@ from fedax.flower.agreement import Setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
+class Quorum:
     """What a server waits for.
 
     min_clients: connected clients that a round begins with; the cohort unless given.
@@ -24,13 +24,13 @@ class Patience:
     round_timeout: float = 600.0
 
     @classmethod
-    def of(cls, setting: Setting, config: Mapping[str, Any]) -> Patience:
+    def of(cls, setting: Setting, config: Mapping[str, Any]) -> Quorum:
         """From Flower's run configuration.
 
         >>> import fedax, jax.numpy as jnp
         >>> loss = fedax.Problem(loss=lambda w, b: jnp.mean((b["x"] - w) ** 2), init=lambda key: jnp.zeros(()))
-        >>> Patience.of(Setting(loss, fedax.FedAvg(lr=0.5), rounds=1, clients=5), {"round-timeout": 60})
-        Patience(min_clients=5, min_answers=3, round_timeout=60.0)
+        >>> Quorum.of(Setting(loss, fedax.FedAvg(lr=0.5), rounds=1, clients=5), {"round-timeout": 60})
+        Quorum(min_clients=5, min_answers=3, round_timeout=60.0)
         """
         cohort, clients = setting.cohort, setting.clients
         assert cohort is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import time
 from collections.abc import Mapping
@@ -23,30 +22,28 @@ import numpy as np
 
 from fedax.algorithms.base import Context as Moment
 from fedax.algorithms.with_model_state import bare
-from fedax.client.availability import Presence
 from fedax.client.round import cast_like
 from fedax.data.tables.preparation import Preparation
-from fedax.engine.executors import diagnostics
+from fedax.engine.early_stopping import stopped
 from fedax.engine.record import described_table
 from fedax.engine.result import Result, unwrap
 from fedax.engine.rounds import finite
 from fedax.errors import DivergedError, FedaxError
 from fedax.experiments import Experiment
+from fedax.flower.aggregate import aggregated
 from fedax.flower.agreement import Setting, setting_of
+from fedax.flower.cohorts import Cohorts
 from fedax.flower.evaluation import Costs, evaluation
 from fedax.flower.guard import RECENT, Guard
-from fedax.flower.messages import Answer, Order, flatten, unflatten
+from fedax.flower.messages import Answer, Order, flatten
 from fedax.flower.network import MAX_ROWS, PAUSE, Network
-from fedax.flower.quorum import Patience, whole_number
+from fedax.flower.quorum import Quorum, whole_number
 from fedax.flower.safe_log import log, printable
-from fedax.flower.sampling import draw
 from fedax.flower.secure_round import ask_for_mean
 from fedax.flower.server_folder import ServerFolder
 from fedax.flower.table_sums import preparation_in
 from fedax.flower.watchdog import Watchdog, leave
-from fedax.privacy.clipping import clip, norm
-from fedax.privacy.secret_cohorts import secret_draw
-from fedax.privacy.secure_noise import add_noise
+from fedax.privacy.clipping import norm
 from fedax.runs.files import History
 from fedax.runs.lock import locked
 from fedax.vectors import zeros
@@ -98,7 +95,7 @@ def serve(
     pause: float | None = None,
 ) -> Result:
     """Run a setting to its end on the clients of a grid, and leave a run directory."""
-    patience = Patience.of(setting, config)
+    quorum = Quorum.of(setting, config)
     guard = guard or Guard.of(config)
     preparation = preparation_in(config.get("preparation"))
     max_rows = whole_number("max-rows", config.get("max-rows") or MAX_ROWS, 2**40)
@@ -123,7 +120,7 @@ def serve(
             )
             try:
                 with dog.watching():
-                    server = Server(network, setting, folder, patience, guard, preparation)
+                    server = Server(network, setting, folder, quorum, guard, preparation)
                     return server.run()
             except DivergedError as error:
                 log.error(str(error))
@@ -153,18 +150,19 @@ class Server:
         network: Network,
         setting: Setting,
         folder: ServerFolder,
-        patience: Patience,
+        quorum: Quorum,
         guard: Guard,
         preparation: Preparation | None = None,
     ) -> None:
-        self.network, self.setting, self.folder, self.patience, self.guard = network, setting, folder, patience, guard
+        self.network, self.setting, self.folder, self.quorum, self.guard = network, setting, folder, quorum, guard
         self.preparation = preparation
         log.info("%s: run %s, start %d, in %s", setting.fingerprint, folder.run, folder.start, folder.path.resolve())
-        network.wait(patience.min_clients)
+        network.wait(quorum.min_clients)
         hello = network.settle()
         self.x0 = setting.first_parameters(hello.layout)
         self.server: Any = setting.algorithm.init(self.x0)
         self.costs = Costs(setting, self.x0, hello)
+        self.cohorts = Cohorts(setting, lambda: folder.secret)
         self.expected = flatten(zeros(self.costs.upload))
         assert setting.clients is not None
         self.used = np.zeros(setting.clients, np.int64)  # the last round of each client that is in the server's state
@@ -199,6 +197,8 @@ class Server:
         setting, self._began = self.setting, time.monotonic() - self.seconds
         while self.round < setting.rounds:
             answers = self._answers()
+            if self.stopped:  # by the model before this round, which its answers are not used for
+                break
             if answers:
                 self._update(answers)
             else:
@@ -206,13 +206,14 @@ class Server:
             self.seconds = time.monotonic() - self._began
             self._checkpoint()
             self.folder.status("running", self.round)
-        if self._due():
+        why = self.stopped if self.round < setting.rounds else ""
+        if self._due() or why:
             self._ask([], last=True)
         result = self.result
         self.folder.finish(result)
-        self.folder.status("finished", self.round)
+        self.folder.status("finished", self.round, why)
         promised = "".join(f", {name} {value:.4g}" for name, value in self._promise().items())
-        log.info("finished after round %d%s", self.round, promised)
+        log.info("finished after round %d%s%s", self.round, promised, f": {why}" if why else "")
         return result
 
     @property
@@ -222,6 +223,8 @@ class Server:
         model = jax.tree.map(jnp.asarray, model)
         info = {"algorithm": repr(self.setting.algorithm), "rounds": self.round, "seed": self.setting.seed}
         info |= {"executor": "flower", **self._promise()}
+        if self.round < self.setting.rounds and (why := self.stopped):
+            info["stopped"] = why
         tabular = described_table(
             self.setting.problem, self.setting.algorithm, self.setting.federation, self.preparation
         )
@@ -229,17 +232,16 @@ class Server:
 
     def _answers(self) -> dict[int, Answer]:
         """The answers of a round, as many as it needs."""
-        setting, patience = self.setting, self.patience
-        assert setting.clients is not None
-        assert setting.cohort is not None
+        setting, quorum = self.setting, self.quorum
         answers: dict[int, Answer] = {}
         for attempt in range(ATTEMPTS):
             if setting.secure is not None:
                 answers = {}  # a mean cannot be added to
-            present = self.network.wait(patience.min_clients) | answers.keys()
-            pool = self._there(present)
+            present = self.network.wait(quorum.min_clients) | answers.keys()
+            pool = self.cohorts.pool(self.round, present)
             self.fewest = min(self.fewest, max(1, len(pool)))
-            cohort, needed_answers = self._staying(self._draw(pool))
+            drawn = self.cohorts.draw(self.round, pool)
+            cohort, needed_answers = self.cohorts.staying(self.round, drawn, quorum.min_answers)
             answers |= self._ask([client for client in cohort if client not in answers])
             if len(answers) >= needed_answers:
                 return {client: answers[client] for client in sorted(answers)}
@@ -249,41 +251,11 @@ class Server:
             f"round {self.round + 1} had {needed} after {ATTEMPTS} attempts: start the server again to go on"
         )
 
-    def _draw(self, present: set[int]) -> list[int]:
-        """The round's cohort; where it is to be secret, by the server's own secret."""
+    @property
+    def stopped(self) -> str:
+        """Why the run ends before its last round; nothing if it does not."""
         setting = self.setting
-        assert setting.clients is not None
-        assert setting.cohort is not None
-        if setting.privacy is not None and setting.privacy.cohorts == "secret":
-            return secret_draw(self.folder.secret, self.round, setting.cohort, present)
-        return draw(setting.seed, self.round, setting.clients, setting.cohort, present)
-
-    @functools.cached_property
-    def _presence(self) -> Presence | None:
-        """Who is there in each round, where the experiment says."""
-        setting = self.setting
-        asked, clients = setting.availability, setting.clients
-        assert clients is not None
-        if asked is None or not asked.sometimes:
-            return None
-        asked.check(clients)
-        return Presence(asked, setting.seed, clients)
-
-    def _there(self, connected: set[int]) -> set[int]:
-        """Those of the connected clients that the experiment has there in this round."""
-        if self._presence is None:
-            return connected
-        return connected & set(np.flatnonzero(self._presence.there(self.round)).tolist())
-
-    def _staying(self, cohort: list[int]) -> tuple[list[int], int]:
-        """Those of a cohort who stay to the end of the round, and how many answers it needs of them."""
-        if self._presence is None:
-            return cohort, self.patience.min_answers
-        stays = self._presence.stays(self.round)
-        staying = [client for client in cohort if stays[client]]
-        if self.setting.algorithm.needs_all and len(staying) < (self.setting.cohort or 0):
-            staying = []
-        return staying, min(self.patience.min_answers, len(staying))
+        return "" if setting.patience is None else stopped(self.history, setting.judged, setting.patience)
 
     def _due(self) -> bool:
         """Whether this round's model is yet to be evaluated."""
@@ -294,7 +266,7 @@ class Server:
         """Let the cohort train and, where that is due, everybody evaluate; the answers with uploads."""
         algorithm, network = self.setting.algorithm, self.network
         self.max_steps = max([self.max_steps, *(network.clients[client].steps for client in network.connected)])
-        due = self._due()
+        due = last or self._due()
         model = flatten(self.server if algorithm.personalised else algorithm.model(self.server)) if due else None
         broadcast = flatten(algorithm.broadcast(self.server)) if cohort else None
         orders = {
@@ -312,7 +284,7 @@ class Server:
             for client in (network.connected.union(cohort) if due else cohort)
         }
         answers = self._exchange(orders, cohort)
-        if due:
+        if self._due():
             self._record(answers)
         trained = self._within({client: answer for client, answer in answers.items() if answer.upload is not None})
         self.costs.count([network.clients[client] for client in trained])
@@ -320,7 +292,7 @@ class Server:
 
     def _exchange(self, orders: dict[int, Order], cohort: list[int]) -> dict[int, Answer]:
         """The answers to these orders; under secure aggregation metrics and uploads come one after the other."""
-        limit, reach = self.patience.round_timeout, self.setting.secure
+        limit, reach = self.quorum.round_timeout, self.setting.secure
         if reach is None:
             return self.network.ask(orders, limit, self._check)
         seen = {c: dataclasses.replace(order, broadcast=None) for c, order in orders.items() if order.model is not None}
@@ -369,26 +341,7 @@ class Server:
     def _update(self, answers: Mapping[int, Answer]) -> None:
         """The method's server step on the mean of what came."""
         setting, algorithm = self.setting, self.setting.algorithm
-        total: Any = None
-        weights, squares = 0.0, 0.0
-        each: list[tuple[Any, float]] = []
-        for client, answer in answers.items():
-            assert answer.upload is not None
-            flat = answer.upload
-            if setting.privacy is not None and setting.secure is None:  # a client may not have
-                flat = clip(flat, setting.privacy.clip, self.costs.public)
-            upload = unflatten(flat, self.costs.upload, "the upload")
-            weight = float(self.network.clients[client].rows[0]) if setting.weighted else 1.0
-            total = zeros(upload) if total is None else total
-            total = jax.tree.map(lambda t, u, w=weight: t + jnp.asarray(w, u.dtype) * u, total, upload)
-            squares += weight * sum(float(np.sum(np.square(a, dtype=np.float64))) for a in flat.values())
-            weights += weight
-            each.append((upload, weight))
-        if algorithm.aggregate == "mean":
-            mean = self._noisy(jax.tree.map(lambda t: t / jnp.asarray(weights, t.dtype), total), len(answers))
-        else:
-            uploads = jax.tree.map(lambda *u: jnp.stack(u), *(upload for upload, _ in each))
-            mean = algorithm.aggregate(uploads, jnp.asarray([weight for _, weight in each], jnp.float32))
+        mean, self.diagnostics = aggregated(setting, self.costs, self.network.clients, answers)
         psi = setting.problem.regularizer
         ctx = Moment(self.round, 0, self.max_steps, len(answers), setting.clients, psi, seed=setting.seed)
         updated = cast_like(algorithm.at(ctx).update(self.server, mean, ctx), self.server)
@@ -404,19 +357,9 @@ class Server:
         self.used[list(answers)] = self.round
         self.uploads[list(answers)] += 1
         self.released += 1
-        if setting.secure is None:  # else nobody's upload is known
-            self.diagnostics = np.asarray(diagnostics(mean, jnp.asarray([squares / weights, 0.0])), np.float64).tolist()
         hidden = setting.privacy is not None and setting.privacy.cohorts == "secret"
         named = "" if hidden else f", clients {', '.join(map(str, answers))}"
         log.info("round %d: %d answers%s", self.round, len(answers), named)
-
-    def _noisy(self, mean: Any, cohort: int) -> Any:
-        """The mean of a cohort's uploads, with the noise that was asked for."""
-        asked = self.setting.privacy
-        if asked is None or not asked.noise:
-            return mean
-        scale = asked.noise * asked.clip / cohort
-        return unflatten(add_noise(flatten(mean), scale, self.costs.public), mean, "the mean")
 
     def _spent(self) -> dict[str, float]:
         """The epsilon so far, where there is noise."""

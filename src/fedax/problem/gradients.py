@@ -1,13 +1,15 @@
-"""Gradient transformations between the oracle and the method: optax's, as far as they keep no state.
+"""Gradient transformations between the oracle and the method: optax's, as far as they keep no state, and "dp".
 
 They act on the gradient that a method is given, the subgradient of psi included, in their order. `oracle.raw` shows
-the gradient before them. Hessian-vector products stay those of the loss.
+the gradient before them. Hessian-vector products stay those of the loss. "dp" must come first, for it is made of single
+rows' gradients: see `fedax.problem.row_privacy`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ import jax
 
 import fedax.lazy_optax as optax
 from fedax.errors import FedaxError, unknown
+from fedax.problem.row_privacy import NAME as DP
+from fedax.problem.row_privacy import RowPrivacy
 from fedax.vectors import Vector
 
 #: optax's transformations that keep no state, by name
@@ -57,6 +61,23 @@ def transformations(asked: Sequence[Any]) -> tuple[Transformation, ...]:
     return tuple(_one(part) for part in asked)
 
 
+def row_privacy(asked: Sequence[Any]) -> tuple[RowPrivacy | None, Sequence[Any]]:
+    """What `gradients` asks of single rows' gradients, and the transformations that are left.
+
+    >>> row_privacy([{"name": "dp", "clip": 1.0}, {"name": "zero_nans"}])
+    (RowPrivacy(clip=1.0, noise=0.0, delta=1e-05), [{'name': 'zero_nans'}])
+    """
+    if isinstance(asked, Mapping | str) or not isinstance(asked, Sequence):
+        return None, asked
+    named = [part == DP or (isinstance(part, Mapping) and part.get("name") == DP) for part in asked]
+    if not any(named):
+        return None, asked
+    if not named[0] or sum(named) > 1:
+        raise FedaxError(f"gradients: {DP} must come first, and once: it takes the place of the gradient itself")
+    first = asked[0] if isinstance(asked[0], Mapping) else {}
+    return RowPrivacy.of(**{name: value for name, value in first.items() if name != "name"}), asked[1:]
+
+
 def _one(asked: Any) -> Transformation:
     if isinstance(asked, str):
         asked = {"name": asked}
@@ -74,7 +95,7 @@ def _named(name: Any, **options: Any) -> Transformation:
         stateful = isinstance(name, str) and callable(getattr(optax, name, None))
         if stateful and name.startswith(("scale_by_", "add_noise", "trace", "ema", "adam", "sgd")):
             raise _keeps_state(str(name))
-        raise unknown("gradient transformation", name, NAMES)
+        raise unknown("gradient transformation", name, (*NAMES, DP))
     make = getattr(optax, name)
     allowed = list(inspect.signature(make).parameters)
     for given in options:
@@ -83,6 +104,10 @@ def _named(name: Any, **options: Any) -> Transformation:
     for field, value in options.items():
         if not isinstance(value, int | float | bool) and value is not None:
             raise FedaxError(f"gradients: {name}: {field} is {value!r}: it must be a number")
+        least = 0.0 if "clip" in name or name == "normalize_by_update_norm" else -math.inf
+        if value is not None and not (math.isfinite(value) and value >= least):
+            bounds = "finite" if least else "finite and 0 or more"
+            raise FedaxError(f"gradients: {name}: {field} is {value!r}: it must be {bounds}")
     try:
         made = make(**options)
     except TypeError as error:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from fedax import counting, model_state, platforms
 from fedax.errors import FedaxError
 from fedax.problem.gradients import Transformation, transformed
+from fedax.problem.row_privacy import Keys, RowPrivacy
 from fedax.regularizers.base import Regularizer
 from fedax.vectors import Vector, zeros
 
@@ -28,6 +29,10 @@ class Objective(Protocol):
     @property
     def gradients(self) -> tuple[Transformation, ...]:
         """What the gradient goes through before a method sees it."""
+
+    @property
+    def row_privacy(self) -> RowPrivacy | None:
+        """Clipping of single rows' gradients, and noise."""
 
     def loss(self, params: Any, batch: Batch, weights: jax.Array | None = None) -> jax.Array:
         """The (weighted) mean loss over a batch's rows, without the regularizer."""
@@ -49,6 +54,9 @@ class BatchOracle:
     On a problem with a regularizer, smooth methods see a subgradient of psi added to `grad`; composite ones
     see the smooth part alone.
 
+    With `noise`, on a problem that asks for it, `grad` clips each row's gradient and adds noise, and what would look at
+    rows otherwise is refused.
+
     With `train`, a model that draws or keeps state trains: each call has a key of its own, reads the state in use
     (`fedax.model_state`) and leaves the new one. Otherwise the model is in evaluation, with the state in use.
     """
@@ -64,8 +72,10 @@ class BatchOracle:
         fresh: Callable[[int], BatchOracle] | None = None,
         train: bool = False,
         key: jax.Array | None = None,
+        noise: Keys | None = None,
     ) -> None:
         self._problem, self._batch, self._weights, self._train = problem, batch, weights, train
+        self._noise = noise  #: of what a client sends; without it gradients are exact
         self.key = key  #: of what a model draws outside local steps, where a client has personal models or joins
         self._psi = None if smooth else problem.regularizer
         self._full, self._fresh, self._raw = full, fresh, False
@@ -95,6 +105,25 @@ class BatchOracle:
         return g if self._raw else transformed(self._problem.gradients, g, x)
 
     @property
+    def _private(self) -> RowPrivacy | None:
+        return None if self._noise is None else self._problem.row_privacy
+
+    def _uncovered(self, what: str) -> None:
+        """Raise if rows are looked at otherwise than by a gradient that is clipped row by row."""
+        if self._private is not None:
+            raise FedaxError(
+                f"gradients: dp covers the gradients of a step's own minibatch or of all rows, and this method takes "
+                f"{what}: take another method"
+            )
+
+    def _with_noise(self, asked: RowPrivacy, mean: Vector, rows: Any) -> Vector:
+        tally = counting.active()
+        if tally is not None and tally.factor > 1:  # every turn of the loop would have the same noise
+            self._uncovered("gradients in a loop of its own within a step")
+        assert self._noise is not None
+        return asked.noisy(mean, rows, self._noise.next())
+
+    @property
     def raw(self) -> BatchOracle:
         """The same oracle with the gradient before the problem's gradient transformations."""
         other = copy.copy(self)
@@ -102,17 +131,25 @@ class BatchOracle:
         return other
 
     def value(self, x: Vector) -> jax.Array:
+        self._uncovered("the loss itself")
         loss: jax.Array = self._call(lambda loss: loss(x.tree))
         return loss if self._psi is None else loss + self._psi.value(x)
 
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=False)
+        if (asked := self._private) is not None:
+            mean = asked.clipped(lambda row: self._row_gradient(x, row), self._batch, self._weights, x)
+            return self._given(self._with_noise(asked, mean, len(jax.tree.leaves(self._batch)[0])), x)
         g = self._call(lambda loss: jax.grad(lambda z: loss(z.tree), has_aux=True)(x))
         return self._given(g, x)
 
+    def _row_gradient(self, x: Vector, row: Batch) -> Vector:
+        gradient: Vector = jax.grad(lambda z: self._problem.loss(z.tree, row))(x)
+        return gradient
+
     def mixed(self, own: Vector, shared: Vector, weight: Any) -> tuple[Vector, jax.Array]:
         """The derivatives of the loss at x = weight * own + (1 - weight) * shared with respect to own and weight."""
-        if self._psi is not None or self._problem.gradients:
+        if self._psi is not None or self._problem.gradients or self._private is not None:
             return _through_mixture(self.grad, own, shared, weight)
         counting.took(1, full=False)
 
@@ -126,6 +163,7 @@ class BatchOracle:
         return along
 
     def hvp(self, x: Vector, v: Vector) -> Vector:
+        self._uncovered("Hessian-vector products")
         counting.took(2, full=False)
 
         def along(loss: Any) -> Any:
@@ -144,6 +182,7 @@ class BatchOracle:
         return x if psi is None else psi.prox(x, t)
 
     def fresh(self, n: int = 1) -> BatchOracle:
+        self._uncovered("further minibatches")
         if self._fresh is None:
             raise FedaxError("this oracle has no further minibatches")
         return self._fresh(n)
@@ -183,8 +222,9 @@ class FullOracle(BatchOracle):
         smooth: bool = False,
         fresh: Callable[[int], BatchOracle] | None = None,
         key: jax.Array | None = None,
+        noise: Keys | None = None,
     ) -> None:
-        super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self), key=key)
+        super().__init__(problem, {}, smooth=smooth, fresh=fresh or (lambda n: self), key=key, noise=noise)
         self._fetch, self._count = fetch, count
         most = platforms.current().gradient_rows
         self._block = min(limit, most)
@@ -212,12 +252,16 @@ class FullOracle(BatchOracle):
         return self._problem.loss(x.tree if now is None else model_state.joined(x.tree, now.state), batch, weights)
 
     def value(self, x: Vector) -> jax.Array:
+        self._uncovered("the loss itself")
         like = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
         mean: jax.Array = self._mean(lambda b, w: self._loss(x, b, w), like)
         return mean if self._psi is None else mean + self._psi.value(x)
 
     def grad(self, x: Vector) -> Vector:
         counting.took(1, full=True)
+        if (asked := self._private) is not None:
+            clipped = self._mean(lambda b, w: asked.clipped(lambda row: self._row_gradient(x, row), b, w, x), x)
+            return self._given(self._with_noise(asked, clipped, self._count), x)
         mean = self._mean(lambda b, w: jax.grad(lambda z: self._loss(z, b, w))(x), x)
         return self._given(mean, x)
 
@@ -225,6 +269,7 @@ class FullOracle(BatchOracle):
         return _through_mixture(self.grad, own, shared, weight)
 
     def hvp(self, x: Vector, v: Vector) -> Vector:
+        self._uncovered("Hessian-vector products")
         counting.took(2, full=True)
 
         def part(b: Batch, w: jax.Array | None) -> Any:

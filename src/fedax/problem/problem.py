@@ -23,7 +23,7 @@ from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of, is_flax
 from fedax.own_code import defined, place, words
-from fedax.problem.gradients import Transformation, refuse_stateful, transformations
+from fedax.problem.gradients import Transformation, refuse_stateful, row_privacy, transformations
 from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
@@ -47,7 +47,8 @@ class Problem:
     accuracy: a function of (outputs, y), or without a model of (params, batch), that says for each row
         whether it was predicted rightly; classification losses bring their own.
     gradients: optax's gradient transformations that keep no state, between the oracle and the method: objects such as
-        optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}.
+        optax.clip_by_global_norm(10.0), or tables such as {"name": "add_decayed_weights", "weight_decay": 1e-3}. First
+        may be {"name": "dp", "clip": 1.0, "noise": 1.1}: each row's gradient is clipped, and noise is added (DP-SGD).
     metrics: what is measured beside the loss and the accuracy: names of `fedax.evaluation.metrics.METRICS`,
         and `fedax.evaluation.metrics.Metric`s of your own or their names from outside.
     trainable: the leaves that are trained, by a pattern that their paths contain or match ("head", "*Dense_1*"), or by
@@ -92,14 +93,21 @@ class Problem:
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         first = model if init is None or model is None else with_init(model, init)
+        if regularizer is not None and not hasattr(regularizer, "check"):
+            raise FedaxError(f"regularizer must be one of fedax.regularizers, or None, not {regularizer!r}")
+        if accuracy is not None and not callable(accuracy):
+            raise FedaxError(
+                f"accuracy must be a function that says for each row whether it was right, not {accuracy!r}"
+            )
         if isinstance(augment, str) and augment not in AUGMENTATIONS:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
         #: the loss by its name, None for one's own
         self.builtin = loss if isinstance(loss, str) and loss in LOSSES else None
-        self.regularizer = regularizer
-        self.gradients: tuple[Transformation, ...] = transformations(gradients)
+        self.regularizer: Any = regularizer
+        self.row_privacy, rest = row_privacy(gradients)
+        self.gradients: tuple[Transformation, ...] = transformations(rest)
         self.augment = AUGMENTATIONS[augment] if isinstance(augment, str) else augment
         self._init: Any = init if model is None else None
         self._form: Form | None = None if model is None else form_of(first)
@@ -156,6 +164,8 @@ class Problem:
         if self.trainable is not None:
             params, frozen = split(params, self.trainable)
             self._frozen, self.frozen_name = on_host(frozen)
+        if not jax.tree.leaves(params):
+            raise FedaxError("the model has no parameters to train")
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 raise FedaxError(f"parameter {jax.tree_util.keystr(path)} is {jnp.result_type(leaf)}, not floating")
@@ -303,7 +313,10 @@ class Problem:
 
     def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
         """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
-        trained, _ = parted(params)
+        trained, state = parted(params)
+        if self.row_privacy is not None and (self.draws or jax.tree.leaves(state)):
+            what = "keeps state, such as BatchNorm's" if jax.tree.leaves(state) else "draws, such as for dropout"
+            raise FedaxError(f"gradients: dp clips the gradient of each row by itself, and the model {what}")
         if self.regularizer is not None:
             self.regularizer.check(trained)
         refuse_stateful(self.gradients, trained)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import re
 from importlib.metadata import version
@@ -33,6 +34,19 @@ EXPERIMENT, STATUS, CLIENTS, RUNS = "experiment.json", "status.json", "clients.j
 MODEL, PERSONAL, HISTORY, INFO = "model.safetensors", "personal.safetensors", "metrics.jsonl", "result.json"
 REPORT, LOCK, CHECKPOINTS, STATES = "report.html", ".lock", "checkpoints", "states.bin"
 PREPARATION, ASSESSMENT, COEFFICIENTS = "preparation.json", "assessment.json", "coefficients.csv"
+
+
+def check_folder(field: str, path: Any) -> Path:
+    """A directory's path as it was given, if it can be one.
+
+    >>> check_folder("out", 3)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: out is 3: it must be the path of a directory
+    """
+    named = str(path) if isinstance(path, str | os.PathLike) else ""
+    if not named or not named.isprintable():
+        raise FedaxError(f"{field} is {path!r}: it must be the path of a directory")
+    return Path(named)
 
 
 class History(list[dict[str, Any]]):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedax.errors import FedaxError
-from fedax.runs.files import LOCK
+from fedax.runs.files import LOCK, check_folder
 from fedax.runtime import is_main_process
 
 log = logging.getLogger("fedax")
@@ -41,14 +41,15 @@ def locked(folder: Path | None) -> Iterator[None]:
     if folder is None or not is_main_process() or sys.platform == "win32":
         yield
         return
-    home = Path(folder).resolve()
+    home = check_folder("out", folder).resolve()
     if home in _HELD:
         yield
         return
-    made = [path for path in (home, *home.parents) if not path.exists()]
+    made: list[Path] = []
     file = -1
     try:
         try:
+            made = [path for path in (home, *home.parents) if not path.exists()]
             home.mkdir(parents=True, exist_ok=True)
             file = _acquire(home / LOCK, Path(folder))
         except FileExistsError:

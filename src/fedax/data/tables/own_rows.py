@@ -19,6 +19,8 @@ from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
 from fedax.memory import check_memory
 
+MOST = 100_000  # columns of a CSV file: each costs what a small table does
+
 
 def csv(path: str, **columns: Any) -> Table:
     """A CSV file with a header."""
@@ -31,6 +33,10 @@ def read_csv(path: str | Path) -> Any:
 
     file = own_file(path)
     try:
+        with file.open("rb") as opened:
+            columns = opened.readline(1 << 26).count(b",") + 1
+        if columns > MOST:
+            raise FedaxError(f"{file} has {columns:,} columns: it must have at most {MOST:,}")
         header = pandas.read_csv(file, header=None, nrows=1, dtype=str, keep_default_na=False)
         _refuse_other_separators(header, file)
         twice = header.iloc[0][header.iloc[0].duplicated()]

@@ -1,0 +1,56 @@
+"""Who takes part in a round over a network: of the connected clients those who are there, drawn as was asked, and of
+them those who stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedax.client.availability import Presence
+from fedax.flower.agreement import Setting
+from fedax.flower.sampling import draw
+from fedax.privacy.secret_cohorts import secret_draw
+
+
+class Cohorts:
+    """The cohorts of a run.
+
+    secret: gives the server's own secret, for cohorts that are to be secret.
+    """
+
+    def __init__(self, setting: Setting, secret: Callable[[], bytes]) -> None:
+        assert setting.clients is not None
+        self._setting, self._secret, self._clients = setting, secret, setting.clients
+        asked = setting.availability
+        self._presence: Presence | None = None
+        if asked is not None and asked.sometimes:
+            asked.check(setting.clients)
+            self._presence = Presence(asked, setting.seed, setting.clients)
+
+    def pool(self, round: int, connected: set[int]) -> set[int]:
+        """Those of the connected clients that the experiment has there in a round."""
+        if self._presence is None:
+            return connected
+        return connected & set(np.flatnonzero(self._presence.there(round)).tolist())
+
+    def draw(self, round: int, pool: set[int]) -> list[int]:
+        """The round's cohort; where it is to be secret, by the server's own secret."""
+        setting, cohort = self._setting, self._setting.cohort
+        assert cohort is not None
+        if setting.privacy is not None and setting.privacy.cohorts == "secret":
+            return secret_draw(self._secret(), round, cohort, pool)
+        return draw(setting.seed, round, self._clients, cohort, pool)
+
+    def staying(self, round: int, cohort: list[int], answers: int) -> tuple[list[int], int]:
+        """Those of a cohort who stay to the end of a round, and how many answers it needs of them.
+
+        answers: how many it needs where nobody is expected to leave.
+        """
+        if self._presence is None:
+            return cohort, answers
+        stays = self._presence.stays(round)
+        staying = [client for client in cohort if stays[client]]
+        if self._setting.algorithm.needs_all and len(staying) < (self._setting.cohort or 0):
+            staying = []
+        return staying, min(answers, len(staying))
