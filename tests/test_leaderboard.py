@@ -11,7 +11,7 @@ from fedax.cli import invoke
 from fedax.data import DATASETS
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress
-from fedax.leaderboard import playing, running
+from fedax.leaderboard import playing, running, submission
 from fedax.leaderboard.lessons import lessons, ours
 from fedax.leaderboard.page import all_boards, page
 from fedax.leaderboard.rules import BUDGETS, PARTS, TRIALS
@@ -19,6 +19,7 @@ from fedax.leaderboard.saved_tasks import Saved, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.standing import Table, board, friedman, pair_ranks
 from fedax.leaderboard.tasks import load, made, names
+from fedax.testing import Check, Report
 
 TINY = """
 title = "Flowers"
@@ -233,7 +234,13 @@ class Mine(fedax.Algorithm):
 def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
-    assert invoke(["leaderboard", "add", "mine.py:Mine", "--tasks", str(tiny), "--out", "board"]) == 0
+    add = ["leaderboard", "add", "mine.py:Mine", "--tasks", str(tiny), "--out", "board"]
+    checks = [Check("purity", "failed", "a draw differs")]
+    monkeypatch.setattr(submission, "check_target", lambda target: Report("Mine", checks))
+    assert invoke(add) == 2
+    assert "fails the conformance suite: purity: a draw differs" in capsys.readouterr().err
+    checks[0] = Check("purity", "passed")
+    assert invoke(add) == 0
     assert "tiny: 0 of 16 methods have results, so there is no place yet" in capsys.readouterr().out
     path = tmp_path / "board" / "submission-Mine.json"
     about = json.loads(path.read_text())
@@ -241,12 +248,17 @@ def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, mon
     verify = ["leaderboard", "verify", str(path), "--tasks", str(tiny)]
     assert invoke(verify) == 0
     assert "holds  tiny, seed 0 again" in capsys.readouterr().out
+    honest = json.loads(path.read_text())["tasks"]["tiny"]["entry"]
+    monkeypatch.setattr(submission, "play", lambda *_: honest)
     entry = about["tasks"]["tiny"]["entry"]
+    entry["settings"][0]["lr"] = 0.2
     for runs in entry["runs"].values():
-        runs["0"]["test"][-1] += 0.3
+        runs["0"]["test"][-1] -= 0.3
     path.write_text(json.dumps(about))
     assert invoke(verify) == 1
-    assert "FAILS  tiny, seed 0 again" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "FAILS  tiny, seed 0 again" in said
+    assert "FAILS  tiny, settings" in said
     path.write_text("{}")
     assert invoke(verify) == 2
     assert "is not a submission" in capsys.readouterr().err

@@ -367,6 +367,10 @@ def test_a_state_dict_of_another_architecture():
         FedaxError, match=r"'weight' has shape \(2, 3\) and in Linear \(2, 4\): .* another architecture"
     ):
         TorchModel(nn.Linear(4, 2)).state_dict(params)
+    uncopied = nn.Linear(3, 2)
+    uncopied.tied = 2 * uncopied.weight  # as the old torch.nn.utils.weight_norm leaves one
+    with pytest.raises(FedaxError, match="PyTorch cannot copy Linear: where it uses"):
+        TorchModel(uncopied).restored(params, {})
     with pytest.raises(FedaxError, match=r"'0.weight' is not in Linear"):
         model.state_dict({"0.weight": params["weight"]})
 

@@ -16,7 +16,6 @@ from fedax.client.plan import Plan
 from fedax.data.federation import Federation
 from fedax.engine.config import RunConfig
 from fedax.engine.executors import Executor
-from fedax.engine.signatures import check_signatures
 from fedax.errors import FedaxError
 from fedax.memory import check_memory
 from fedax.model_state import WithState, parted
@@ -27,18 +26,6 @@ from fedax.problem.check_data import check_data
 from fedax.vectors import Vector
 
 log = logging.getLogger("fedax")
-
-
-def check_method(algorithm: object) -> None:
-    """Raise if something is no method, or a function of it takes other arguments than the contract has.
-
-    >>> check_method("FedAvg")
-    Traceback (most recent call last):
-    fedax.errors.FedaxError: algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not 'FedAvg'
-    """
-    if not isinstance(algorithm, Algorithm):
-        raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
-    check_signatures(algorithm)
 
 
 def first_parameters(

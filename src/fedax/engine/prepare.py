@@ -28,7 +28,6 @@ from fedax.data.generators.lazy import Lazy
 from fedax.data.relabelling import relabel
 from fedax.engine.check_run import (
     check_evaluated,
-    check_method,
     check_private,
     check_room,
     first_parameters,
@@ -43,6 +42,7 @@ from fedax.engine.newcomers import Newcomers, hold_out
 from fedax.engine.rounds import Engine
 from fedax.engine.row_account import RowAccount
 from fedax.engine.same_experiment import check_agreement
+from fedax.engine.signatures import check_signatures
 from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
 from fedax.errors import FedaxError
@@ -98,7 +98,9 @@ class Prepared:
         configure()
         if not isinstance(problem, Problem):
             raise FedaxError(f"problem must be a fedax.Problem such as Problem(model, loss='squared'), not {problem!r}")
-        check_method(algorithm)
+        if not isinstance(algorithm, Algorithm):
+            raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
+        check_signatures(algorithm)
         if not isinstance(federation, Federation | Lazy):
             raise FedaxError(f"federation must be a fedax.Federation, as fedax.data.load gives, not {federation!r}")
         check_evaluated(config.personal, algorithm)

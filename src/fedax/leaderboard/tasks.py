@@ -25,7 +25,7 @@ from fedax.selection.candidates import Track, fitting
 _FIELDS = ("title", "about", "suites", "track", "metric", "unequal", "lr", "validation", "experiment")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Task:
     """A task: what is learnt, from whom, and how it is scored.
 

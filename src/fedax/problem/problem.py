@@ -25,7 +25,6 @@ from fedax.problem.gradients import Transformation, row_privacy, transformations
 from fedax.problem.losses import LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
-from fedax.regularizers.base import Regularizer
 from fedax.vectors import Mixture
 
 
@@ -92,7 +91,7 @@ class Problem:
         if model is None and init is None:
             raise FedaxError("a problem without a model needs init=function(key) for the first parameters")
         first = model if init is None or model is None else with_init(model, init)
-        if regularizer is not None and not isinstance(regularizer, Regularizer):
+        if regularizer is not None and not hasattr(regularizer, "check"):
             raise FedaxError(f"regularizer must be one of fedax.regularizers, or None, not {regularizer!r}")
         if accuracy is not None and not callable(accuracy):
             raise FedaxError(

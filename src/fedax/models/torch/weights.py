@@ -68,9 +68,19 @@ def state_dict(net: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_weights(net: Any, values: Mapping[str, Any]) -> Any:
     """A copy of the module with other weights."""
-    made = copy.deepcopy(net)
+    made = _copied(net)
     made.load_state_dict(state_dict(net, values))
     return made
+
+
+def _copied(net: Any) -> Any:
+    try:
+        return copy.deepcopy(net)
+    except RuntimeError as error:
+        raise FedaxError(
+            f"PyTorch cannot copy {type(net).__name__}: where it uses torch.nn.utils.weight_norm, take that of "
+            "torch.nn.utils.parametrizations"
+        ) from error
 
 
 def saved(net: Any, params: Any, state: Any, *, known: bool = False) -> bytes:
@@ -91,7 +101,7 @@ def saved(net: Any, params: Any, state: Any, *, known: bool = False) -> bytes:
 def reset(net: Any, seed: int) -> Any:
     """A copy of the module with weights drawn by its layers, the children before the module that has them."""
     torch = installed()
-    fresh = copy.deepcopy(net)
+    fresh = _copied(net)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         for name, module in reversed(list(fresh.named_modules())):

@@ -89,12 +89,13 @@ def value(quantity: Quantity, run: RecordedRun) -> float:
         return float(min(hits, default=math.inf))
     if quantity.best:
         there = [float(row[metric]) for row in run.rows if metric in row]
-        return (max if better(metric) == "max" else min)(there, default=math.nan)
+        return max(there, default=math.nan) if better(metric) == "max" else min(there, default=math.nan)
     if quantity.each_round:
         begun = [row for row in run.rows if row["round"] > 0 and metric in row]
         if len(begun) < 2:
             return math.nan
-        return float((begun[-1][metric] - begun[0][metric]) / (begun[-1]["round"] - begun[0]["round"]))
+        grown, rounds = (begun[-1][column] - begun[0][column] for column in (metric, "round"))
+        return float(grown / rounds)
     if quantity.over is not None and run.rows:
         first = run.rows[-1]["round"] - quantity.over
         return statistics.fmean(float(row[metric]) for row in run.rows if row["round"] > first and metric in row)
