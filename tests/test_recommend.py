@@ -136,6 +136,10 @@ def test_bad_searches_are_refused_in_one_sentence(federation, tmp_path):
         recommend(problem(), rows)
     with pytest.raises(FedaxError, match="one round of FedAvg takes"):
         recommend(problem(), federation, methods=["FedAvg"], budget="3 gradients")
+    with pytest.raises(FedaxError, match="one round of SCAFFOLD takes"):  # the dearest: what is needed for all
+        recommend(problem(), federation, methods=["FedAvg", "SCAFFOLD"], budget="3 floats")
+    with pytest.raises(FedaxError, match="no models of the clients' own"):
+        recommend(problem(), federation, methods=["FedAvg"], personal=True)
     with pytest.raises(FedaxError, match="unknown metric 'aucc'"):
         recommend(problem(), federation, methods=["FedAvg"], metric="aucc")
     with pytest.raises(FedaxError, match="unknown algorithm"):

@@ -20,6 +20,7 @@ from fedax.cli.ending import BAD_INPUT, FAILED, INTERRUPTED, Ended, fail
 from fedax.cli.export import export
 from fedax.cli.figures import figures
 from fedax.cli.flower import app as flower_app
+from fedax.cli.leaderboard import app as leaderboard_app
 from fedax.cli.options import Debug, assignments
 from fedax.cli.predict import predict
 from fedax.cli.recommend import recommend
@@ -41,6 +42,7 @@ app = typer.Typer(
 
 app.add_typer(data_app, name="data")
 app.add_typer(flower_app, name="flower")
+app.add_typer(leaderboard_app, name="leaderboard")
 app.command()(demo)
 app.command()(run)
 app.command(cls=WithTune)(compare)
@@ -148,6 +150,7 @@ def _fedax(
     [bold]fedax run experiment.toml[/bold]        one method
     [bold]fedax compare experiment.toml[/bold]    several methods, several seeds
     [bold]fedax recommend experiment.toml[/bold]  which method for these data?
+    [bold]fedax leaderboard run[/bold]            every method on many tasks, at equal cost
     [bold]fedax resume runs/first[/bold]          go on with what was stopped or killed
     [bold]fedax sweep experiment.toml[/bold]      the best of many settings of each method
     [bold]fedax predict RUN new.csv[/bold]        a model of your table on new rows

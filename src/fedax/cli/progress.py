@@ -200,7 +200,7 @@ def duration(seconds: float) -> str:
 
 def name(run: Run) -> str:
     """How a run is called on the screen."""
-    return f"{run.label}, seed {run.seed}"
+    return run.title or f"{run.label}, seed {run.seed}"
 
 
 def again(run: Run, round: int) -> str:

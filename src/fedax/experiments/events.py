@@ -21,6 +21,7 @@ class Run:
     message: str = ""
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     rounds: int = 0  #: those that it is to run; 0 where all run as many
+    title: str = ""  #: how it is called on the screen, if not by its label and seed
 
 
 class Progress:

@@ -69,7 +69,9 @@ class Recommendation:
 
     def _expense(self, label: str) -> tuple[float, float, int]:
         order = [place.label for place in self.standings]
-        return self.costs[label]["floats"], self.costs[label]["kept"], order.index(label)
+        floats, least = self.costs[label]["floats"], min(self.costs[p.label]["floats"] for p in self.standings)
+        same = floats <= 1.05 * least  # whole rounds never use up a budget to the last float
+        return 0.0 if same else floats, self.costs[label]["kept"], order.index(label)
 
     def sentence(self) -> str:
         """The conclusion."""
@@ -78,6 +80,8 @@ class Recommendation:
         shown = f"{in_words(self.metric)} {_shown(self.metric, place.mean)}"
         if self.best == "LocalOnly":
             return f"Training alone is as good as any federation here: {shown} without sending anything."
+        if len(self.standings) == 1:
+            return f"{self.best} alone came to the final: {shown}."
         if not ties:
             return f"{self.best} is ahead of all others beyond noise: {shown}."
         why = "the cheapest of those that cannot be told from the best"
@@ -144,6 +148,7 @@ def recommend(
             spend = gradients_in(
                 spend.amount, problem, federation, tried, prepared, how, trials, finalists * len(seeds)
             )
+        _check_pays(spend, prepared)
         entrants = [Entrant(one, _rounds(spend, prepared[one.label], one.label, rounds), how) for one in tried]
         column = _column(track, metric, problem)
         seed = next(s for s in range(2**32) if s not in seeds)
@@ -202,6 +207,8 @@ def _prepared(
     for one in tried:
         try:
             config = RunConfig(rounds=rounds, **{**how, "protocol": False})
+            if config.personal and not one.make(one.draw(1)[0]).personalised:
+                raise FedaxError("it has no models of the clients' own, which a personal search compares")
             beside = Prepared.of(problem, federation, one.make(one.draw(1)[0]), config, beside)
         except FedaxError as error:
             if chosen and len(tried) == 1:
@@ -221,6 +228,13 @@ def _first_price(prepared: Mapping[str, Prepared]) -> float:
         if "FedAvg" in prepared
         else min(price(run)["gradients"] for run in prepared.values())
     )
+
+
+def _check_pays(spend: Allowance, prepared: Mapping[str, Prepared]) -> None:
+    """Raise if the budget does not pay for a round of each method, with what the dearest one takes."""
+    dearest = max(prepared, key=lambda label: price(prepared[label])[spend.unit])
+    if price(prepared[dearest])[spend.unit]:
+        spend.rounds(prepared[dearest], dearest)
 
 
 def _rounds(spend: Allowance, run: Prepared, label: str, rounds: int) -> int:

@@ -1,0 +1,188 @@
+"""`fedax leaderboard`: which method is best, on many tasks, at equal cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedax.cli.options import Debug, Quiet
+
+if TYPE_CHECKING:
+    from fedax.leaderboard.standing import Board
+    from fedax.leaderboard.tasks import Task
+
+app = typer.Typer(
+    name="leaderboard", help="Methods on many tasks, at equal cost.", rich_markup_mode="rich", no_args_is_help=True
+)
+
+Suite = Annotated[str, typer.Option("--suite", metavar="quick|full", help="quick: bundled and generated data alone.")]
+Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results are, and are added to.")]
+Names = Annotated[str | None, typer.Option("--tasks", metavar="A,B", help="Some tasks alone, or TOML files of tasks.")]
+HERE = Path("leaderboard")
+
+
+@app.command()
+def run(
+    suite: Suite = "quick",
+    tasks: Names = None,
+    methods: Annotated[str | None, typer.Option("--methods", metavar="A,B", help="Some methods alone.")] = None,
+    out: Folder = HERE,
+    minutes: Annotated[float | None, typer.Option("--minutes", metavar="N", help="Stop after so many minutes.")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run a suite: every method of each task's track. The same command goes on with what was stopped.
+
+    \b
+    fedax leaderboard run --suite quick
+    fedax leaderboard run --suite full --minutes 30
+    fedax leaderboard run --tasks a9a,fmri --methods FedAvg,SCAFFOLD
+    """
+    from fedax.cli.console import console
+    from fedax.cli.ending import INTERRUPTED, Ended, fail
+    from fedax.cli.progress import watch
+    from fedax.experiments.interrupts import Stopped
+    from fedax.leaderboard.page import all_boards
+    from fedax.leaderboard.rules import SEEDS
+    from fedax.leaderboard.running import run as play
+    from fedax.leaderboard.saved_tasks import read
+
+    chosen = _tasks(suite, tasks)
+    try:
+        with watch(console(), quiet) as progress:
+            play(chosen, _split("--methods", methods), SEEDS[suite], out, progress, minutes=minutes)
+    except Stopped:
+        raise Ended(fail(f"stopped; what is done is in {out}, and the same command goes on", INTERRUPTED)) from None
+    for board in all_boards([read(task, out) for task in chosen]):
+        _show(board)
+
+
+@app.command()
+def add(
+    method: Annotated[str, typer.Argument(metavar="module:Class", help="A method of your own, or file.py:Class.")],
+    suite: Suite = "quick",
+    tasks: Names = None,
+    out: Folder = HERE,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Check a method of your own, run it under the same rules, and place it on a copy of the board.
+
+    \b
+    fedax leaderboard add mymodule:MyMethod
+    fedax leaderboard add mine.py:Mine --suite full
+
+    It writes DIR/submission-NAME.json: versions, hashes of the tasks, seeds and results.
+    """
+    from fedax.cli.console import console
+    from fedax.cli.ending import INTERRUPTED, Ended, fail
+    from fedax.cli.progress import watch
+    from fedax.experiments.interrupts import Stopped
+    from fedax.leaderboard.page import all_boards
+    from fedax.leaderboard.running import label
+    from fedax.leaderboard.submission import add as submit
+
+    try:
+        with watch(console(), quiet) as progress:
+            copy, path = submit(method, _tasks(suite, tasks), suite, out, progress)
+    except Stopped:
+        raise Ended(fail(f"stopped; what is done is in {out}, and the same command goes on", INTERRUPTED)) from None
+    for board in all_boards(copy):
+        _show(board, label(method))
+    console().print(f"{path}: the submission", markup=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    submission: Annotated[Path, typer.Argument(metavar="SUBMISSION", help="A file that `add` wrote.")],
+    tasks: Names = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Check that a submission kept the rules, and run a part of it again. Its method must be importable here.
+
+    \b
+    fedax leaderboard verify leaderboard/submission-MyMethod.json
+    fedax leaderboard verify submission.json --tasks lasso
+    """
+    from fedax.cli.console import console
+    from fedax.cli.ending import FAILED, Ended
+    from fedax.cli.progress import watch
+    from fedax.leaderboard.submission import verify as verified
+
+    failed = False
+    with watch(console(), quiet) as progress:
+        for subject, holds, words in verified(submission, _split("--tasks", tasks), progress):
+            progress.say(f"{'holds ' if holds else 'FAILS '} {subject}: {words}")
+            failed |= not holds
+    if failed:
+        raise Ended(FAILED)
+
+
+@app.command()
+def page(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page; its pictures are beside it.")] = Path(
+        "leaderboard.md"
+    ),
+    results: Annotated[
+        Path | None, typer.Option("--results", metavar="DIR", help="Of a run; default those that come with Fedax.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write the page and its pictures from saved results.
+
+    \b
+    fedax leaderboard page
+    fedax leaderboard page --results leaderboard --out leaderboard.md
+    """
+    from fedax.leaderboard.diagrams import draw
+    from fedax.leaderboard.page import all_boards
+    from fedax.leaderboard.page import page as written
+    from fedax.leaderboard.saved_tasks import read
+    from fedax.runs.files import write_whole
+
+    if results is not None and not results.is_dir():
+        from fedax.errors import FedaxError
+
+        raise FedaxError(f"--results is {results}: there is no such directory")
+    found = [read(task, results) for task in _tasks("full", None)]
+    pictures = draw(all_boards(found), out.parent / out.stem)
+    write_whole(out, written(found, pictures, out.stem).encode())
+    print(out)
+
+
+def _show(board: Board, mine: str | None = None) -> None:
+    """A board on the screen."""
+    from fedax.cli.console import console, table
+
+    rows = []
+    for label, rank in board.mean_ranks.items():
+        near = sum(one.near_best(label) for one in board.tables) / len(board.tables)
+        first = "" if board.apart(next(iter(board.mean_ranks)), label) else "="
+        name = f"> {label}" if label == mine else label
+        rows.append([f"{rank:.1f}{first}", name, str(board.wins[label]), f"{100 * near:.0f} %"])
+    tasks = ", ".join(one.task.name for one in board.tables)
+    title = f"{board.track} track, equal {board.budget}: {tasks}; = marks those within noise of the first"
+    names = ["mean rank", "method", "wins", "settings near the best"]
+    console().print(table(title, names, rows, right=["mean rank", "wins", names[3]], whole=["mean rank", "method"]))
+
+
+def _tasks(suite: str, only: str | None) -> list[Task]:
+    from fedax.leaderboard.tasks import load, names
+
+    known = names(suite)
+    return [load(name) for name in _split("--tasks", only) or known]
+
+
+def _split(option: str, written: str | None) -> list[str] | None:
+    """Names with commas between."""
+    from fedax.errors import FedaxError
+
+    if written is None:
+        return None
+    names = [name.strip() for name in written.split(",") if name.strip()]
+    if not names or len(set(names)) < len(names):
+        raise FedaxError(f"{option} is {written!r}: it must be names with commas between, none twice")
+    return names
