@@ -64,6 +64,15 @@ def test_pfedfbe_rests_where_f_plus_psi_does(x64):
         np.testing.assert_allclose(result.personal(0)["w"], lasso(federation, 0.1), atol=tolerance)
 
 
+def test_pfedfbe_keeps_the_last_theta_of_a_clients_own_round(x64):
+    """One client, one local step from w: that theta is eq. 8's at the w before the round."""
+    federation = rows(0, 1, 60, 20, TRUTH)
+    problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.1))
+    before = fedax.simulate(problem, federation, fedax.PFedFBE(lr=0.15, lam=4.0), rounds=3, eval_every=3)
+    after = fedax.simulate(problem, federation, fedax.PFedFBE(lr=0.15, lam=4.0, own="rounds"), rounds=4, eval_every=4)
+    np.testing.assert_allclose(after.personal(0)["w"], before.personal(0)["w"], atol=1e-12)
+
+
 def test_pfedfbe_follows_equation_9(x64):
     """Two clients, full gradients, three local steps: the recursion written out in NumPy."""
     federation = rows(1, 2, 30, 20, TRUTH)

@@ -71,6 +71,7 @@ PAPERS = {
     fedax.PerFedAvg(lr=0.1, alpha=0.1, order="first"): ("d", "d", "0", 2),
     fedax.PFedFBE(lr=0.1, lam=5.0): ("d", "d", "0", 3),
     fedax.PFedFBE(lr=0.1, lam=5.0, hessian="none"): ("d", "d", "0", 1),
+    fedax.PFedFBE(lr=0.1, lam=5.0, own="rounds"): ("d", "d", "d", 3),
     fedax.PerFedAvg(lr=0.1, alpha=0.1, order="two-steps"): ("d", "d", "d", 2),
     make(fedax.PFedMe, inner_steps=7): ("d", "d", "d", 7),
     make(fedax.PFedMe, inner_steps=7, own="server"): ("d", "d", "0", 7),

@@ -26,13 +26,14 @@ from fedax.papers.reproductions import SCALES, Measured, ids, judge, load, savin
 from fedax.papers.reproductions import docs_page as page
 from fedax.papers.reproductions.a9a_table import METHODS
 from fedax.papers.reproductions.description import Quantity, Scale
-from fedax.papers.reproductions.figures_of_runs import quickest, spread
+from fedax.papers.reproductions.figures_of_runs import quickest, spread, value
 from fedax.papers.reproductions.library import described
 from fedax.papers.reproductions.merging import merged
 from fedax.papers.reproductions.reproducing import carry_out
 from fedax.papers.reproductions.special import MEASURES
 from fedax.papers.reproductions.verdict import Judged
 from fedax.papers.reproductions.wording import shown
+from fedax.report import RecordedRun
 from fedax.runs.files import write_json
 
 ROOT = Path(__file__).parent.parent
@@ -41,8 +42,9 @@ EVERY = """
 apfl-fig2 apfl-fig3 apfl-fig4 apfl-fig5 apfl-fig6 apfl-table1 apfl-table2 apfl-table3
 fco-constrained fco-fmri fco-lasso-I fco-lasso-II fco-lasso-III fco-lasso-IV
 fco-lowrank-I fco-lowrank-II fco-lowrank-III fco-lowrank-IV fedac-a9a fedac-vanilla
-feddeper-fig3 feddeper-fig7 feddeper-table1
-fedspeed-ablation fedspeed-interval fedspeed-table1 fedspeed-table2 fedspeed-table8
+feddeper-fig1 feddeper-fig3 feddeper-fig7 feddeper-table1
+fedspeed-ablation fedspeed-fig1 fedspeed-fig4 fedspeed-fig5 fedspeed-interval
+fedspeed-table1 fedspeed-table2 fedspeed-table5 fedspeed-table8
 pfedfbe-lasso-I pfedfbe-lasso-II pfedfbe-matrix pfedfbe-mnist thesis-bias
 """
 GENERATED = ("lasso", "low_rank", "synthetic")
@@ -220,6 +222,23 @@ def test_what_stands_aside_is_judged_but_not_counted() -> None:
 def test_without_claims_the_figures_decide() -> None:
     assert verdicts(70.0, 60.0, 61.0, claim=[])[2] == "same order"
     assert verdicts(60.0, 70.0, 61.0, claim=[])[2] == "does not"
+
+
+def test_the_best_round_a_target_and_a_columns_growth() -> None:
+    rows = tuple(
+        {"round": r, "test_accuracy": a, "seconds": s} for r, a, s in ((0, 0.1, 9), (2, 0.8, 10), (6, 0.7, 12))
+    )
+    run, asked = RecordedRun(Path("."), rows, state={"status": "finished"}), Quantity(method="FedAvg")
+    assert value(asked, run) == 0.7
+    assert value(asked.model_copy(update={"best": True}), run) == 0.8
+    assert value(asked.model_copy(update={"reaches": 0.75}), run) == 2
+    assert value(asked.model_copy(update={"metric": "seconds", "each_round": True}), run) == 0.5
+
+
+def test_a_claim_of_one_scale_is_asked_for_there_alone() -> None:
+    targets = {scale: [q.reaches for q in load("fedspeed-fig1").quantities(scale) if q.reaches] for scale in SCALES}
+    assert set(targets["small"]) == {0.9}
+    assert set(targets["paper"]) == {0.8, 0.85}
 
 
 def test_a_factor_is_a_tolerance_too() -> None:

@@ -18,6 +18,7 @@ from fedax.bounds import (
     apfl_theorem_2,
     apfl_theorem_3,
     feddeper_theorem_1,
+    feddeper_theorem_2,
     fedspeed_theorem_4_4,
     pfedfbe_theorem_1,
     proposition_2_1,
@@ -254,6 +255,29 @@ def test_feddepers_theorem_1_holds():
     options = {"local_steps": K, "batch_size": 1, "sampling": "iid", "cohort": cohort}
     found = history_of_gradients(method, b, R, **options)
     assert found.mean() < bound.total
+
+
+def test_feddepers_theorem_2_needs_a_curvature():
+    """FedDeper in NumPy with curvatures 1 and 0.1: the bound holds, and ||x - x*||^2 <= ||grad f||^2 / L^2 does not."""
+    rng, n, m, K, R = np.random.default_rng(0), 8, 4, 4, 60
+    h, b = np.array([1.0, 0.1]), rng.normal(size=(n, 2)) + 3
+    best, spread = b.mean(0), math.sqrt(((h * (b - b.mean(0))) ** 2).sum(1).mean())
+    known = {"L": 1.0, "Delta": (h * best**2).sum() / 2, "sigma": 0.0, "spread": spread, "n": n, "m": m, "K": K, "R": R}
+    bound = feddeper_theorem_2(mu=0.1, **known)
+    x, v, own, shared, slopes = np.zeros(2), np.zeros((n, 2)), [], [], []
+    for _ in range(R):
+        shared.append(((x - best) ** 2).sum())
+        slopes.append(((h * (x - best)) ** 2).sum())
+        work = rng.permutation(n)[:m]
+        y = np.tile(x, (m, 1))
+        for _ in range(K):
+            own.append(((v - best) ** 2).sum(1).mean())
+            y = y - bound.lr * h * (y - b[work]) - bound.lr * (v[work] + y - 2 * x)
+            v[work] -= bound.lr * h * (v[work] - b[work])
+        v[work] = (v[work] + y) / 2
+        x = y.mean(0)
+    assert np.mean(own) < bound.total
+    assert np.mean(shared) > np.mean(slopes)
 
 
 def test_fedspeeds_theorem_4_4_holds():

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, number, rate
+from fedax.algorithms.base import WEIGHT, Algorithm, Context, Rate, algorithm, choice, number, rate
 from fedax.algorithms.claims import Reduction
-from fedax.vectors import Vector
+from fedax.vectors import Vector, maximum, norm
+
+TINY = 1e-12  # where the norm has no gradient the pull is zero
 
 
 @algorithm
@@ -30,16 +32,18 @@ class FedProx(Algorithm):
     lr: client rate, above 0; below 1/(L + mu) for smooth losses.
     mu: weight of the proximal term, from 0 on; 0 is FedAvg. Try 0.001 to 1, larger the more clients differ.
     server_lr: server rate, above 0; 1 takes the plain mean of the clients' models.
+    norm: "squared", or "plain" for mu ||. - x||, which is not FedProx but what some listings print.
 
     Sends x down and x_i - x up (d floats each way); a client keeps nothing.
 
     >>> FedProx(lr=0.1, mu=0.01)
-    FedProx(lr=0.1, mu=0.01, server_lr=1.0)
+    FedProx(lr=0.1, mu=0.01, server_lr=1.0, norm='squared')
     """
 
     lr: Rate = rate()
     mu: float = number("[0, inf)", tune=WEIGHT, around=0.1)
     server_lr: Rate = rate(default=1.0)
+    norm: str = choice("squared", "plain", default="squared")
 
     reference = "Li et al. 2020, Algorithm 2"
     claims = (
@@ -48,7 +52,9 @@ class FedProx(Algorithm):
     )
 
     def step(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> Any:
-        return x_i - self.lr * (oracle.grad(x_i) + self.mu * (x_i - x))
+        way = x_i - x
+        pull = self.mu * way if self.norm == "squared" else self.mu / maximum(norm(way), TINY) * way
+        return x_i - self.lr * (oracle.grad(x_i) + pull)
 
     def finish(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
         return x_i - x, client

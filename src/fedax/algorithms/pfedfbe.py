@@ -9,7 +9,9 @@ Objective:  min over w of  (1/n) sum_i F_i(w),  F_i the forward-backward envelop
         w <- w - lr lam (I - H_D'(w) / lam) (w - theta)                                     eq. 9
     server:  w <- mean_i(w_i)
 
-The client's own model is theta at the server's w with its full local gradient: exactly sparse or low-rank. (Eq. 8
+The client's own model is exactly sparse or low-rank either way: own="server", the default, is eq. 8's, theta at the
+server's w with the full local gradient, so that a client keeps nothing; own="rounds" is the last theta that Algorithm 1
+computed in the client's own rounds, at its own w_i, which it keeps. The paper does not say which one it reports. (Eq. 8
 prints the gradient without its 1/lam; eq. 5, 6 and 9 have it.) lam must exceed the smoothness L of f_i for a smooth
 envelope; 1/lam is the personal step's length, so a larger lam means less personalisation. With one client the
 stationary points are those of f + psi.
@@ -35,17 +37,19 @@ class PFedFBE(Algorithm):
     lam: inverse of the personal step's length, above 0; above the smoothness L of the clients' losses.
     hessian: "exact", "finite-difference" or "none".
     spacing: t of the finite difference, above 0.
+    own: a client's own model is found from the "server"'s w, or is the last theta of its local "rounds".
 
-    Sends w down and w_i - w up (d floats each way); a client keeps nothing and finds its model from w.
+    Sends w down and w_i - w up (d floats each way); a client keeps nothing, or with own="rounds" its theta.
 
     >>> PFedFBE(lr=5e-4, lam=2000.0)
-    PFedFBE(lr=0.0005, lam=2000.0, hessian='exact', spacing=0.001)
+    PFedFBE(lr=0.0005, lam=2000.0, hessian='exact', spacing=0.001, own='server')
     """
 
     lr: Rate = rate()
     lam: float = number("(0, inf)", example=5.0, tune=WEIGHT, around=20.0)
     hessian: str = choice("exact", "finite-difference", "none", default="exact")
     spacing: float = number("(0, inf)", default=1e-3)
+    own: str = choice("server", "rounds", default="server")
 
     composite = True
     personalised = True
@@ -56,10 +60,18 @@ class PFedFBE(Algorithm):
         step: Vector = oracle.prox(w - oracle.grad(w) / self.lam, 1 / self.lam)
         return step
 
-    def step(self, w: Vector, oracle: Any, message: Vector, client: Any, ctx: Context) -> Vector:
-        u = w - self.theta(w, oracle)
+    def client_init(self, w: Vector) -> Any:
+        return w if self.own == "rounds" else ()
+
+    def begin(self, w: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
+        return w, client
+
+    def step(self, local: Any, oracle: Any, message: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
+        w, _ = local
+        theta = self.theta(w, oracle)
+        u = w - theta
         g: Vector = self.lam * u - self._curvature(w, u, oracle)
-        return w - self.lr * g
+        return w - self.lr * g, theta if self.own == "rounds" else ()
 
     def _curvature(self, w: Vector, u: Vector, oracle: Any) -> Any:
         """H(w) u on the second minibatch."""
@@ -70,14 +82,18 @@ class PFedFBE(Algorithm):
             return other.hvp(w, u)
         return (other.grad(w + self.spacing * u) - other.grad(w)) / self.spacing
 
-    def finish(self, w: Vector, oracle: Any, message: Vector, client: Any, ctx: Context) -> Any:
-        return w - message, client
+    def finish(self, local: Any, oracle: Any, message: Vector, client: Any, ctx: Context) -> Any:
+        w, theta = local
+        return w - message, theta
 
     def update(self, w: Vector, delta: Vector, ctx: Context) -> Vector:
         return w + delta
 
     def personal(self, w: Vector, client: Any, oracle: Any) -> Vector:
-        return self.theta(w, oracle.full)
+        return client if self.own == "rounds" else self.theta(w, oracle.full)
+
+    def join(self, w: Vector, client: Any, oracle: Any, steps: Any) -> Any:
+        return self.theta(w, oracle.full) if self.own == "rounds" else client
 
     def advice(self, ctx: Context, smoothness: Any) -> str | None:
         if self.lam > (estimate := smoothness()):

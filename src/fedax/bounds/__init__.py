@@ -32,7 +32,7 @@ from fedax.bounds.pfedfbe_bounds import (
     pfedfbe_proposition_1,
     pfedfbe_theorem_1,
 )
-from fedax.bounds.shared_model_bounds import feddeper_theorem_1, fedspeed_theorem_4_4
+from fedax.bounds.shared_model_bounds import feddeper_theorem_1, feddeper_theorem_2, fedspeed_theorem_4_4
 
 __all__ = [
     "Bound",
@@ -42,6 +42,7 @@ __all__ = [
     "apfl_theorem_2",
     "apfl_theorem_3",
     "feddeper_theorem_1",
+    "feddeper_theorem_2",
     "fedspeed_theorem_4_4",
     "least_alpha",
     "optimal_mixing_weight",

@@ -63,7 +63,7 @@ class Candidate:
 
     >>> tried = candidate("FedProx", lr=0.1)
     >>> tried.make({"lr": 0.1, "mu": 1.0})
-    FedProx(lr=0.1, mu=1.0, server_lr=1.0)
+    FedProx(lr=0.1, mu=1.0, server_lr=1.0, norm='squared')
     >>> tried.draw(3)[0]
     {'lr': 0.1, 'mu': 0.1}
     """

@@ -74,7 +74,7 @@ def check_algorithm(
     >>> import fedax
     >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["cost"])
     >>> print(report)
-    FedProx(lr=0.05, mu=0.1, server_lr=1.0): 1 passed
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0, norm='squared'): 1 passed
     passed   cost  down d, up d, a client keeps 0; gradients: 1 a local step
     """
     configure()

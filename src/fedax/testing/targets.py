@@ -37,9 +37,9 @@ def make(cls: type[Algorithm], **params: Any) -> Algorithm:
 
     >>> import fedax
     >>> make(fedax.FedProx)
-    FedProx(lr=0.05, mu=0.1, server_lr=1.0)
+    FedProx(lr=0.05, mu=0.1, server_lr=1.0, norm='squared')
     >>> make(fedax.FedProx, mu=2.0)
-    FedProx(lr=0.05, mu=2.0, server_lr=1.0)
+    FedProx(lr=0.05, mu=2.0, server_lr=1.0, norm='squared')
     """
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     for given in params:

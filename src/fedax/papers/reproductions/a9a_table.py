@@ -34,6 +34,7 @@ from fedax.runs.files import read_history, write_whole
 METHODS: dict[str, Callable[[float, float], Algorithm]] = {
     "FedAvg": lambda lr, mu: FedAvg(lr=lr),
     "FedAc-I": lambda lr, mu: FedAc(lr=lr, mu=mu),
+    "FedAc-II": lambda lr, mu: FedAc(lr=lr, mu=mu, variant="II"),
     "vanilla FedAc": lambda lr, mu: FedAc(lr=lr, mu=mu, variant="vanilla"),
     "MB-SGD": lambda lr, mu: MinibatchSGD(lr=lr),
     "MB-AC-SGD": lambda lr, mu: MinibatchAccSGD(lr=lr, mu=mu),

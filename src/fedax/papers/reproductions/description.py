@@ -12,6 +12,7 @@ figures                             the paper's numbers: values by method, and t
 claim                               larger = or smaller = this, than = that (a quantity, a method or a number), or
                                     at_least =, at_most = where the paper names a best one, which a tie leaves so
 aside = true                        of a group of figures or a claim: shown and judged, but not counted
+scale                               of a group of figures or a claim: asked for at this scale alone
 gap                                 what does not come out as printed, why, and how the reason is known
 picture                             the curves of the paper's figure, where it has any: what is drawn over what
 reading                             where the verdict is about a reading of the paper that is not what it prints: which
@@ -64,9 +65,12 @@ class Quantity(DescriptionTable):
     model: "shared", "localised" or "personal": the mean over clients of that model's metric; "before": of the personal
         model before the server averages; "own": the personal model where there is one, else the shared.
     group: "all" the clients that training drew from, or those "unseen".
-    reaches: the first evaluated round from 1 on at which the metric is this, infinite if there is none.
+    reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
+        better side (an accuracy as a share of 1); infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
     over: the mean over the last so many rounds.
+    best: the best evaluated round instead of the last.
+    each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
     minus: the same with some fields set anew, to be taken off.
 
     >>> str(Quantity(method="FedAvg", part="i.i.d.", model="localised", metric="test_accuracy"))
@@ -81,6 +85,8 @@ class Quantity(DescriptionTable):
     reaches: float | None = None
     quickest: bool = False
     over: int | None = None
+    best: bool = False
+    each_round: bool = False
     minus: dict[str, Any] | None = None
 
     @property
@@ -98,6 +104,10 @@ class Quantity(DescriptionTable):
             words += ", before averaging"
         if self.reaches is not None:
             words = f"rounds to {words} = {self.reaches:g}" + ", quickest setting" * self.quickest
+        if self.best:
+            words += ", best round"
+        if self.each_round:
+            words += " a round"
         if self.over is not None:
             words += f", last {self.over} rounds"
         if self.group == "unseen":
@@ -114,13 +124,17 @@ class Quantity(DescriptionTable):
 
 
 class Figure(DescriptionTable):
-    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio; `aside` is not counted."""
+    """A number that the paper prints; `tolerance` is absolute, `factor` a ratio; `aside` is not counted.
+
+    scale: the one at which it is asked for, where it is not both.
+    """
 
     quantity: Quantity
     value: float
     tolerance: float | None = None
     factor: float | None = None
     aside: bool = False
+    scale: Scale | None = None
 
     @model_validator(mode="after")
     def _is_judged(self) -> Figure:
@@ -130,13 +144,14 @@ class Figure(DescriptionTable):
 
 
 class PaperClaim(DescriptionTable):
-    """A sentence of the paper about two quantities, or one and a number; `aside` is not counted."""
+    """A sentence of the paper about two quantities, or one and a number; `aside` and `scale` as of a figure."""
 
     says: str
     left: Quantity
     relation: Relation
     right: Quantity | float
     aside: bool = False
+    scale: Scale | None = None
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -280,8 +295,9 @@ class Reproduction(DescriptionTable):
             both = [quantity, *[q for q in [quantity.subtrahend()] if q is not None]]
             return all(any(q.part in (None, part) and q.method in m for part, m in there.items()) for q in both)
 
-        figures = [figure for figure in self.figures if run(figure.quantity)]
-        return figures, [claim for claim in self.claims if all(map(run, claim.quantities))]
+        figures = [figure for figure in self.figures if figure.scale in (None, scale) and run(figure.quantity)]
+        claims = [claim for claim in self.claims if claim.scale in (None, scale) and all(map(run, claim.quantities))]
+        return figures, claims
 
     def quantities(self, scale: Scale) -> list[Quantity]:
         """All that figures and claims ask for at a scale."""

@@ -12,6 +12,7 @@ from fedax.evaluation.protocol import interval, table
 from fedax.papers.reproductions.description import Quantity
 from fedax.papers.reproductions.verdict import Measured
 from fedax.report import RecordedRun
+from fedax.report.columns import better
 from fedax.report.personal_table import by_client
 from fedax.report.recorded_sweep import SWEEP
 from fedax.report.summary import final
@@ -82,13 +83,35 @@ def value(quantity: Quantity, run: RecordedRun) -> float:
     own = f"personal_{quantity.metric}"
     metric = own if quantity.model == "own" and any(own in row for row in run.rows) else quantity.metric
     if quantity.reaches is not None:
-        hits = [row["round"] for row in run.rows if row["round"] > 0 and row.get(metric) == quantity.reaches]
+        hits = [
+            row["round"] for row in run.rows if row["round"] > 0 and _reached(metric, row.get(metric), quantity.reaches)
+        ]
         return float(min(hits, default=math.inf))
+    if quantity.best:
+        there = [float(row[metric]) for row in run.rows if metric in row]
+        return max(there, default=math.nan) if better(metric) == "max" else min(there, default=math.nan)
+    if quantity.each_round:
+        begun = [row for row in run.rows if row["round"] > 0 and metric in row]
+        if len(begun) < 2:
+            return math.nan
+        grown, rounds = (begun[-1][column] - begun[0][column] for column in (metric, "round"))
+        return float(grown / rounds)
     if quantity.over is not None and run.rows:
         first = run.rows[-1]["round"] - quantity.over
         return statistics.fmean(float(row[metric]) for row in run.rows if row["round"] > first and metric in row)
     found = final(run, metric)
     return math.nan if found is None else found
+
+
+def _reached(metric: str, now: float | None, target: float) -> bool:
+    """Whether a metric is at its target, or on the better side of it; a rank has no better side.
+
+    >>> _reached("test_accuracy", 0.86, 0.85), _reached("rank", 17, 16), _reached("train_loss", 0.2, 0.3)
+    (True, False, True)
+    """
+    if now is None:
+        return False
+    return {"max": now >= target, "min": now <= target, "": now == target}[better(metric)]
 
 
 def _of_clients(quantity: Quantity, run: RecordedRun) -> float:

@@ -61,8 +61,10 @@ def described(name: str, table: Mapping[str, Any]) -> Reproduction:
 
 def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Figure]:
     """One figure for each method of a group."""
-    judged = {key: group[key] for key in ("tolerance", "factor", "aside") if key in group}
-    about = {key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside")}
+    judged = {key: group[key] for key in ("tolerance", "factor", "aside", "scale") if key in group}
+    about = {
+        key: value for key, value in group.items() if key not in ("values", "tolerance", "factor", "aside", "scale")
+    }
     for method, value in group["values"].items():
         yield Figure(quantity=Quantity(**{**common, **about, "method": method}), value=value, **judged)
 
@@ -70,7 +72,7 @@ def _figures(group: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Fi
 def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[str]) -> Iterator[PaperClaim]:
     """One claim for each of the things that it is larger or smaller than; for each part, where it names none."""
     relation = next(known for known in RELATIONS if known in one)
-    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", *RELATIONS)}
+    about = {k: v for k, v in one.items() if k not in ("says", "than", "aside", "scale", *RELATIONS)}
     several = one["than"] if isinstance(one["than"], list) else [one["than"]]
     for other in several:
         named = any("part" in side for side in (about, one[relation], other) if isinstance(side, Mapping))
@@ -80,7 +82,8 @@ def _claims(one: Mapping[str, Any], common: Mapping[str, Any], parts: Sequence[s
             assert isinstance(left, Quantity)
             says = one.get("says") or _sentence(left, relation, right)
             says = f"{part}: {says}" if part and "says" in one else says
-            yield PaperClaim(says=says, left=left, relation=relation, right=right, aside=one.get("aside", False))
+            counted = {key: one[key] for key in ("aside", "scale") if key in one}
+            yield PaperClaim(says=says, left=left, relation=relation, right=right, **counted)
 
 
 def _quantity(side: Any, about: Mapping[str, Any]) -> Quantity | float:
