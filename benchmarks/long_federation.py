@@ -1,6 +1,6 @@
-"""Eight sites over TLS for 200 rounds, with sites and the server killed at random: it must end, with a sound model.
+"""Eight sites over TLS, 200 rounds of six of them, sites and server killed at random: it must end, with a sound model.
 
-    python benchmarks/long_federation.py [ROUNDS]      a quarter of an hour; saves results/long_federation.json
+    python benchmarks/long_federation.py [ROUNDS]      half an hour; saves results/long_federation.json
 
 A site or the server is killed (SIGKILL) and started again every few rounds, at a random moment. Clients have eight
 seconds for a round, so that a dead site holds up a round and not the run. A server that gives up, because too few of
@@ -39,6 +39,7 @@ SITES, CALM = 8, 64
 AGAIN = 15.0  # seconds until a node that does not stay up is started again
 EXPERIMENT = """
 rounds = {rounds}
+cohort = 6
 local_steps = 2
 batch_size = 8
 eval_every = 20
@@ -105,7 +106,7 @@ def reach(federation: Federation, out: Path, round: int) -> bool:
 
 
 def main() -> None:
-    """Disturb one run, and compare it with eight that were not."""
+    """Disturb one run, and compare it with simulations that were not disturbed."""
     rounds, began = int(sys.argv[1]) if len(sys.argv) > 1 else 200, time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
