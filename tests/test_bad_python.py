@@ -64,6 +64,8 @@ def options() -> Iterator[tuple[str, Case]]:
     yield "much memory", lambda: run(batch_size=10**9, local_steps=1000)
     for what in (None, 1, "FedAvg", fedax.FedAvg):
         yield f"the method {what!r}", lambda w=what: run(method=w)
+    for what in (None, 1, "linear", LINE):
+        yield f"the problem {what!r}"[:40], lambda w=what: run(w)
     for what in (None, 1, {"x": X}, [DATA], "digits"):
         yield f"the federation {what!r}", lambda w=what: run(data=w)
 
@@ -147,6 +149,7 @@ def methods() -> Iterator[tuple[str, Case]]:
         yield f"rule={rule!r}", lambda r=rule: robust(METHOD, rule=r)
     for trim in (0.5, -0.1, "a", float("nan")):
         yield f"trim={trim!r}", lambda t=trim: robust(METHOD, trim=t)
+    yield "aggregate by name", lambda: run(method=own({"aggregate": "median"}))
     for change in (
         {"clip": float("nan")},
         {"noise": "1"},
@@ -221,7 +224,7 @@ def line_of(function: Callable[..., Any]) -> int:
     return inspect.getsourcelines(function)[1]
 
 
-def own(change: dict[str, Callable[..., Any]]) -> Algorithm:
+def own(change: dict[str, Any]) -> Algorithm:
     """FedAvg with some of its functions replaced."""
 
     class Mine(Algorithm):
@@ -260,11 +263,13 @@ RETURNS: dict[str, Callable[..., Any]] = {
 
 def own_functions() -> Iterator[tuple[str, Case, Callable[..., Any]]]:
     """name, what fails, the function whose name and line the sentence must have."""
-    for name in ("init", "client_init", "broadcast", "begin", "step", "finish", "update", "model"):
+    for name in ("init", "client_init", "broadcast", "begin", "step", "finish", "update", "model", "aggregate"):
         for what, function in {"raises": raises, "leaves": leaves}.items():
             here = lambda self, *args, f=function: f()  # noqa: E731
             yield f"{name} {what}", lambda n=name, f=here: run(method=own({n: f})), function
-    for name in ("step", "finish", "update"):
+    for name in ("step", "finish", "update", "aggregate"):
+        few = lambda self: None  # noqa: E731
+        yield f"{name} takes too few arguments", lambda n=name, f=few: run(method=own({n: f})), few
         for what, function in RETURNS.items():
             yield f"{name} returns {what}", lambda n=name, f=function: run(method=own({n: f})), function
     pair = {"a loss": lambda f: fedax.Problem(LINE, loss=f), "a loss of parameters": _of_parameters, "a model": _model}

@@ -10,7 +10,7 @@ import pytest
 
 import fedax
 from conftest import LEAST_SQUARES, regression
-from fedax.client.plan import Work
+from fedax.client.plan import RoundWork
 from fedax.engine import Simulation
 from fedax.engine.config import RunConfig, SimulatedWork
 from fedax.engine.prepare import Prepared
@@ -62,7 +62,9 @@ def test_files_and_flower_have_the_options_of_simulate():
     from fedax.flower.agreement import Setting
 
     assert {field.name for field in dataclasses.fields(SimulatedWork)} <= Experiment.model_fields.keys()
-    assert {field.name for field in dataclasses.fields(Work)} <= {field.name for field in dataclasses.fields(Setting)}
+    assert {field.name for field in dataclasses.fields(RoundWork)} <= {
+        field.name for field in dataclasses.fields(Setting)
+    }
     assert parse({**TABLE, "cohort": 2, "algorithm": {"name": "FedAvg", "lr": 0.1}}).cohort == 2
 
 

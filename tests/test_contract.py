@@ -21,6 +21,7 @@ from conftest import LEAST_SQUARES, regression, vector
 from fedax.algorithms import Algorithm, Context, aggregation
 from fedax.algorithms.base import algorithm, number, rate
 from fedax.errors import FedaxError
+from fedax.problem.check_data import check_data
 from fedax.vectors import normal
 
 OPTIONS = {"rounds": 4, "cohort": 5, "local_steps": 3, "batch_size": 4, "eval_every": 4}
@@ -239,7 +240,7 @@ def test_cross_entropy_at_every_position():
     right = (z.argmax(-1) == y).mean(1)
     np.testing.assert_allclose(problem.rows({"w": jnp.ones(())}, batch)["accuracy"], right, rtol=1e-6)
     with pytest.raises(FedaxError, match="a label for each of a row's positions"):
-        problem.check({"w": jnp.ones(())}, {"x": z, "y": y[:, 0]})
+        check_data(problem, {"w": jnp.ones(())}, {"x": z, "y": y[:, 0]})
 
 
 def test_an_own_loss_that_is_called_logistic_is_not_the_built_in_one():

@@ -1,6 +1,7 @@
 """`fedax leaderboard`: the rules hold, runs go on, places are what statistics says, submissions are checked."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fedax.data import DATASETS
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress
 from fedax.leaderboard import playing, running, submission
+from fedax.leaderboard.diagrams import shown
 from fedax.leaderboard.lessons import lessons, ours
 from fedax.leaderboard.page import all_boards, page
 from fedax.leaderboard.rules import BUDGETS, PARTS, TRIALS
@@ -21,6 +23,7 @@ from fedax.leaderboard.standing import Table, board, friedman, pair_ranks
 from fedax.leaderboard.tasks import load, made, names
 from fedax.testing import Check, Report
 
+ROOT = Path(__file__).parent.parent
 TINY = """
 title = "Flowers"
 about = "four clients"
@@ -188,6 +191,12 @@ def fake(task, means, seeds=5, **more):
             **{"grid": dict.fromkeys(BUDGETS, grid), "runs": {"0": runs}, "cpu_seconds": 2.0},
         }
     return saved
+
+
+def test_the_page_is_of_the_results_that_come_with_fedax():
+    results = [read(load(name), None) for name in names("full")]
+    text = page(results, shown(all_boards(results)), "leaderboard")
+    assert (ROOT / "docs/leaderboard.md").read_text() == text
 
 
 def test_a_board_and_its_page_say_what_the_results_say():

@@ -23,6 +23,7 @@ from fedax.experiments.judging import judge
 from fedax.experiments.sweep_table import SweepTable
 from fedax.experiments.tuning import tune
 from fedax.report.columns import better, text, title
+from report_runs import embedded
 
 ROWS = 600
 
@@ -164,13 +165,13 @@ def test_an_own_metrics_direction_is_known_in_a_fresh_process(tmp_path):
     command = [sys.executable, "-m", "fedax", "report", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "out" / "report.html").read_text()
-    about = re.search(r'\{"title":\s*"Test sureness"[^}]*\}', page)
+    page = tmp_path / "out" / "report.html"
+    about = re.search(r'\{"title":\s*"Test sureness"[^}]*\}', json.dumps(embedded(page)))
     assert about is not None
     assert json.loads(about[0])["better"] == "max"
     logs = [path.read_text().splitlines() for path in tmp_path.glob("out/runs/*/metrics.jsonl")]
     surest = max(json.loads(lines[-1])["test_sure"] for lines in logs)
-    assert f"<strong>{text('test_sure', surest)}</strong>" in page
+    assert f"<strong>{text('test_sure', surest)}</strong>" in page.read_text()
 
 
 def lr_by_auc(problem, made, rates, part, **options):
@@ -256,6 +257,29 @@ def test_an_experiment_file_names_metrics():
         parse(experiment(metrics=["acu"]))
     with pytest.raises(FedaxError, match="'precision': it needs a model of 2 classes, not 10"):
         prepare(parse(experiment(metrics=["precision"])))
+
+
+@pytest.mark.parametrize("measured", [[], ["own_metric:sure"]])
+@pytest.mark.parametrize("by", ["own_metric:sure", "certainty"])
+def test_an_own_metric_decides_by_its_name(tmp_path, monkeypatch, measured, by):
+    source = (
+        "from fedax.evaluation.metrics import Metric\nsure = Metric('certainty', lambda z, y: z[:, 0], higher=True)\n"
+    )
+    (tmp_path / "own_metric.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    asked = {
+        "patience": 2,
+        "stop_by": by,
+        "tune": {"lr": [0.1, 0.2], "metric": by},
+        "sweep": {"lr": [0.1], "metric": by},
+    }
+    if not measured and by == "certainty":
+        with pytest.raises(FedaxError, match="unknown metric 'certainty'"):
+            parse({**experiment(), **asked})
+        return
+    read = parse({**experiment(metrics=measured), **asked})
+    assert read.problem.metrics == ["own_metric:sure"]
+    assert (read.stop_by, read.tune.bare, read.sweep.bare) == ("certainty",) * 3
 
 
 @pytest.mark.parametrize(

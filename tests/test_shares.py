@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 import fedax
 from conftest import LEAST_SQUARES, regression
 from fedax.client import shares
-from fedax.client.device_data import Divided, Holding
+from fedax.client.device_data import DividedRows, Holding
 from fedax.data import SyntheticClients
 from fedax.data.federation import Rows
 from fedax.data.generators.lazy import Lazy
@@ -122,7 +122,7 @@ def test_each_process_has_half_of_the_rows_and_states(monkeypatch):
     """And goes on from a checkpoint to the same bits."""
     play(monkeypatch, 2)
     run = fedax.Simulation(LEAST_SQUARES, regression(sizes=(10,) * 8), fedax.SCAFFOLD(lr=0.02), **WORK)
-    assert isinstance(run.prepared.measured, Divided)
+    assert isinstance(run.prepared.measured, DividedRows)
     arrays = [*run.prepared.measured.near.arrays.values(), *jax.tree.leaves(run.state.clients)]
     assert [2 * shard.data.nbytes for array in arrays for shard in array.addressable_shards] == [
         array.nbytes for array in arrays for _ in array.addressable_shards

@@ -146,7 +146,7 @@ class Localised(OfBase):
 
 
 @algorithm
-class Given(Algorithm):
+class GivenModel(Algorithm):
     """No training: the shared model is the one that is given, for `Localised` to start from.
 
     lr: the rate of its steps, above 0.
@@ -159,7 +159,7 @@ class Given(Algorithm):
 
 
 @algorithm
-class GivenComposite(Given):
-    """`Given` on a problem whose regularizer is taken by its prox."""
+class GivenCompositeModel(GivenModel):
+    """`GivenModel` on a problem whose regularizer is taken by its prox."""
 
     composite = True

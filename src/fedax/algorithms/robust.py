@@ -37,7 +37,7 @@ class Robust(OfBase):
     """
 
     base: Any = method()
-    rule: str = choice("median", "trimmed_mean", "geometric_median", "krum", default="trimmed_mean", outside=True)
+    rule: str = choice(*aggregation.RULES, default="trimmed_mean", outside=True)
     trim: float = number("[0, 0.5)", default=0.1)
     attackers: int = integer("[0, inf)", default=1)
 

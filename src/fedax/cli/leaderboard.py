@@ -137,7 +137,7 @@ def page(
     fedax leaderboard page
     fedax leaderboard page --results leaderboard --out leaderboard.md
     """
-    from fedax.leaderboard.diagrams import draw
+    from fedax.leaderboard.diagrams import draw, shown
     from fedax.leaderboard.page import all_boards
     from fedax.leaderboard.page import page as written
     from fedax.leaderboard.saved_tasks import read
@@ -148,8 +148,10 @@ def page(
 
         raise FedaxError(f"--results is {results}: there is no such directory")
     found = [read(task, results) for task in _tasks("full", None)]
-    pictures = draw(all_boards(found), out.parent / out.stem)
-    write_whole(out, written(found, pictures, out.stem).encode())
+    boards = all_boards(found)
+    if boards:
+        draw(boards, out.parent / out.stem)
+    write_whole(out, written(found, shown(boards), out.stem).encode())
     print(out)
 
 

@@ -15,7 +15,7 @@ from fedax import report
 from fedax.cli.console import table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
-from fedax.report.columns import Metric
+from fedax.report.columns import MetricColumn
 from fedax.report.conclusion import conclusion
 from fedax.report.honest import constant_row, unbalanced
 from fedax.report.personal_table import worth
@@ -92,7 +92,7 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
     metric, lines = report.protocol(found)
     if not lines:
         return
-    about = Metric("test", metric)
+    about = MetricColumn("test", metric)
     there = [line for line in lines if line["moment"] == "last"]  # as in the table above; the report has both
     for group in worth(there):
         here = [line for line in there if line["group"] == group]
@@ -104,7 +104,7 @@ def show_protocol(console: Console, runs: Sequence[Path]) -> None:
         console.print(f"{', '.join(without)}: no personal models, so clients use the shared one.", style="dim")
 
 
-def _protocol_table(lines: Sequence[dict[str, Any]], group: str, about: Metric) -> Table:
+def _protocol_table(lines: Sequence[dict[str, Any]], group: str, about: MetricColumn) -> Table:
     percent = about.percent
     who = {"all": "All clients", "joined": "Clients that took part", "unseen": "Clients held out from training"}[group]
     title = f"{who}, test {about.words}{', %' if percent else ''}, the last round"

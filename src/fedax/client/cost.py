@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedax import counting
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.with_model_state import bare
 from fedax.client.round import Client, check_returned, finished
+from fedax.errors import FedaxError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +55,25 @@ def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
         jax.eval_shape(step, local, message, state)
     with counting.counted() as in_finish:
         upload = jax.eval_shape(finish, local, message, state)
+    _check_aggregate(algorithm, upload)
     return Cost(_floats(message), _floats(upload), _floats(state), in_step, in_finish)
+
+
+def _check_aggregate(algorithm: Algorithm, upload: Any) -> None:
+    """Refuse a rule that cannot take the method's uploads, or makes something else than one upload of them."""
+    rule = algorithm.aggregate
+    if rule == "mean":
+        return
+    if not callable(rule):
+        name = type(bare(algorithm)).__name__
+        allowed = "'mean' or a method (uploads, weights); Robust(base, rule='median') combines those of any base"
+        raise FedaxError(f"{name}: aggregate is {rule!r}: it must be {allowed}")
+
+    def combine(one: Any) -> None:
+        made = rule(jax.tree.map(lambda u: jnp.stack([u, u, u]), one), jnp.ones(3))
+        check_returned(algorithm, "aggregate", "one upload", made, one)
+
+    jax.eval_shape(combine, upload)
 
 
 def _floats(tree: Any) -> int:

@@ -5,7 +5,7 @@ the devices as a whole. A round gets the rows of its minibatches, which are draw
 function of (seed, round, client). Where clients look at further rows (full gradients, fresh minibatches), or at all of
 them, it gets all training rows of its cohort. Evaluation goes over blocks of rows, or over a few clients at a time.
 
-Of several processes each has the rows of the clients that it holds (`Divided`; see `fedax.client.shares`).
+Of several processes each has the rows of the clients that it holds (`DividedRows`; see `fedax.client.shares`).
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ def place_data(
     """
     place = functools.partial(shares.place, mesh)
     if shares.is_divided(mesh):
-        if isinstance(placed, Divided) and placed.holds(arrays, (rows, *others)):
+        if isinstance(placed, DividedRows) and placed.holds(arrays, (rows, *others)):
             return placed.working(steps)
         holding = Holding.of(mesh, (rows, *others))
         if (not too_large(arrays) or holding.length * _row_bytes(arrays) <= budget()) and _fits(arrays, holding.length):
-            return Divided(arrays, rows, steps, mesh, holding)
+            return DividedRows(arrays, rows, steps, mesh, holding)
     elif not too_large(arrays) and _fits(arrays):
         if isinstance(placed, Data):
             made: Data = place(Data.of({}, rows, steps))
@@ -278,7 +278,7 @@ class Holding:
         return chosen, where
 
 
-class Divided(Disk):
+class DividedRows(Disk):
     """A federation's rows divided over the processes of a run, each of which has those of its own clients in `near`.
 
     What is computed in every process alike, such as smoothness, gets some clients' rows at a time as from a disk.
@@ -305,9 +305,9 @@ class Divided(Disk):
         pairs = zip(self.holding.parts, parts, strict=True)
         return same and all(np.array_equal(a.start, b.start) and np.array_equal(a.count, b.count) for a, b in pairs)
 
-    def working(self, steps: Any) -> Divided:
+    def working(self, steps: Any) -> DividedRows:
         """The same rows, of clients that take other numbers of steps."""
-        return Divided(self.arrays, self.rows, steps, self.mesh, self.holding, self.near.arrays)
+        return DividedRows(self.arrays, self.rows, steps, self.mesh, self.holding, self.near.arrays)
 
     @property
     def at_once(self) -> int:

@@ -17,7 +17,7 @@ from fedax.randomness import Sampling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Work:
+class RoundWork:
     """What is done in every round: the options that a simulation, an experiment file and a run over a network share.
 
     rounds: communication rounds.
@@ -67,7 +67,7 @@ class Plan:
 
 
 def make_plan(
-    federation: Federation | Lazy, work: Work, *, cohort: int | None
+    federation: Federation | Lazy, work: RoundWork, *, cohort: int | None
 ) -> tuple[Plan, np.ndarray[Any, np.dtype[np.int64]]]:
     """Check the work of a round against the federation; the plan, and each client's local steps."""
     if work.local_steps is not None and work.local_epochs is not None:

@@ -33,7 +33,7 @@ class Ranges(Protocol):
     def of(self, i: int) -> slice: ...
 
 
-class Clients(Protocol):
+class DividedData(Protocol):
     """What is asked of a federation, which draws itself by this module and so is not imported here."""
 
     @property
@@ -125,7 +125,7 @@ class Heterogeneity:
         return cls(**told)
 
 
-def heterogeneity(federation: Clients) -> Heterogeneity:
+def heterogeneity(federation: DividedData) -> Heterogeneity:
     """What can be seen of a federation before any training.
 
     >>> from fedax.data import Dirichlet, load

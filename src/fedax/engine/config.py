@@ -14,7 +14,7 @@ from annotated_types import Ge, Lt, MinLen
 from fedax.algorithms.attacks import Attack
 from fedax.algorithms.base import Algorithm
 from fedax.client.availability import Availability
-from fedax.client.plan import Work
+from fedax.client.plan import RoundWork
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.engine.store import byte_count
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SimulatedWork(Work):
+class SimulatedWork(RoundWork):
     """The options that a simulation and an experiment file share.
 
     eval_on: parts to evaluate on, held-out rows by default.

@@ -46,7 +46,7 @@ def choose_devices(
     available, processes = len(jax.devices()), process_count()
     if devices is not None and not processes <= devices <= available:
         fewer = devices > available and jax.default_backend() == "cpu" and processes == 1
-        more = f"; FEDAX_DEVICES={devices} makes so many" if fewer else ""
+        more = f"; FEDAX_DEVICES={devices} makes that many" if fewer else ""
         raise FedaxError(f"devices must be in [{processes}, {available}], not {devices}{more}")
     if name == "debug" and processes > 1:
         raise FedaxError(f"executor is 'debug': it runs in one process, not in {processes}")

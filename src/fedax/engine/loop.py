@@ -21,10 +21,10 @@ from fedax.engine.config import RunConfig
 from fedax.engine.devices import say_once
 from fedax.engine.early_stopping import stopped
 from fedax.engine.evaluate_round import measure
-from fedax.engine.moments import moments
 from fedax.engine.prepare import Prepared
 from fedax.engine.record import assessment, described_table, record_now
 from fedax.engine.result import Result, unwrap
+from fedax.engine.snapshots import snapshots
 from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
 from fedax.errors import DivergedError
@@ -107,7 +107,7 @@ class Simulation:
             yield self.record()
         if self.prepared.protocol and state.by_client is None:
             with telling_whose():
-                state.by_client = moments(self.prepared, state)
+                state.by_client = snapshots(self.prepared, state)
 
     @property
     def stopped_early(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -13,20 +13,26 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedax import platforms, randomness
+from fedax import platforms
 from fedax.algorithms.attacks import Attack, attacked
 from fedax.algorithms.base import Algorithm, Context
-from fedax.algorithms.with_model_state import WithModelState
 from fedax.client import shares
 from fedax.client.availability import Presence
 from fedax.client.cost import Cost, cost
-from fedax.client.device_data import Data, Disk, Divided, place_data
+from fedax.client.device_data import Data, Disk, DividedRows, place_data
 from fedax.client.draws import busiest_process
 from fedax.client.plan import Plan, make_plan
 from fedax.client.round import Client
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
 from fedax.data.relabelling import relabel
+from fedax.engine.check_run import (
+    check_evaluated,
+    check_private,
+    check_room,
+    first_parameters,
+    with_model_state,
+)
 from fedax.engine.config import RunConfig
 from fedax.engine.debug import DebugEngine
 from fedax.engine.devices import choose_devices
@@ -41,9 +47,7 @@ from fedax.engine.state import RunState
 from fedax.engine.store import Packing, Store, choose_slots
 from fedax.errors import FedaxError
 from fedax.evaluation import Meter, Meters, smoothness
-from fedax.memory import check_memory
-from fedax.model_state import WithState, parted
-from fedax.own_code import place, telling_whose, words
+from fedax.own_code import telling_whose
 from fedax.privacy import accounting
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, STATES
@@ -92,6 +96,8 @@ class Prepared:
         beside: another run on the same federation; rows on the devices are shared with it.
         """
         configure()
+        if not isinstance(problem, Problem):
+            raise FedaxError(f"problem must be a fedax.Problem such as Problem(model, loss='squared'), not {problem!r}")
         if not isinstance(algorithm, Algorithm):
             raise FedaxError(f"algorithm must be a fedax.Algorithm such as FedAvg(lr=0.1), not {algorithm!r}")
         check_signatures(algorithm)
@@ -131,7 +137,7 @@ class Prepared:
         others = [shown.part(part) for part in ("validation", "test")]
         measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.mesh, placed, others)
         data: Data | Disk = measured
-        if isinstance(data, Disk) and not isinstance(data, Divided):
+        if isinstance(data, Disk) and not isinstance(data, DividedRows):
             engine.draws.rounds = 1  # a round's rows come with its call
         if isinstance(trained, Lazy):
             data = engine.place(Data.of({}, trained.train, steps, trained.make))
@@ -286,19 +292,6 @@ def _as_available(plan: Plan, steps: NDArray[np.int64], config: RunConfig) -> tu
     return changed, steps
 
 
-def check_room(plan: Plan, executor: Executor, arrays: Mapping[str, Any]) -> None:
-    """Raise if a round's minibatches take more memory than there is.
-
-    Their row numbers are drawn for the whole round; the rows themselves are there for the clients that are batched.
-    """
-    if plan.batch is None:
-        return
-    row = sum(int(np.prod(array.shape[1:])) * array.dtype.itemsize for array in arrays.values())
-    numbers, at_once = 4 * executor.places * plan.max_steps * plan.batch, executor.devices * executor.chunk
-    asked = f"batch_size={plan.batch:,} with {plan.max_steps:,} local steps"
-    check_memory(f"{asked}: a round's minibatches", numbers + at_once * plan.batch * row)
-
-
 def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
     """Where the states of the clients that this process holds are kept, if not on the devices."""
     plan, processes = engine.plan, shares.processes(engine.mesh)
@@ -312,82 +305,6 @@ def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) 
     packing = Packing(algorithm.client_init(x0))
     slots = choose_slots(packing, clients, cohort, config.rounds, copies, budget, kept)
     return None if slots is None else Store(packing, plan.clients, slots)
-
-
-def first_parameters(
-    problem: Problem, algorithm: Algorithm, federation: Federation, seed: int, *, checked: bool = False
-) -> Vector:
-    """The model before the first round, after problem, method and data were checked against each other.
-
-    checked: problem and data have been already.
-    """
-    sample = {k: jnp.asarray(a[:2]) for k, a in federation.arrays.items()}
-    key = randomness.key_for(seed, randomness.INIT)
-    try:
-        check_memory("the model", 4 * problem.parameters(key, sample))
-        params = problem.init(key, sample)
-    except FedaxError:
-        raise
-    except (TypeError, ValueError) as error:
-        whose = place(error)
-        said = words(error) if whose is None else f"{whose} raises {words(error)}"
-        raise FedaxError(f"the model cannot be initialised on this federation: {said}") from error
-    if not checked:
-        problem.check(params, federation.arrays)
-    psi = problem.regularizer
-    algorithm.refuse(psi)
-    if psi is not None and not psi.feasible(parted(params)[0]):
-        raise FedaxError(f"the first parameters lie outside {psi}: start the model inside the constraint")
-    if psi is not None and not psi.smooth and not algorithm.composite:
-        name = type(algorithm).__name__
-        log.info("%s has no proximal step: it takes subgradients of %s", name, type(psi).__name__)
-    return Vector(params)
-
-
-def with_model_state(
-    problem: Problem, algorithm: Algorithm, x0: Vector, rule: str | None, batch_size: int | None
-) -> Algorithm:
-    """The method as a run takes it: on a model that draws or keeps state, with what clients do about that.
-
-    rule: "average", "client" or None, as a run's `model_state` says.
-    """
-    stateful = isinstance(x0.tree, WithState)
-    if stateful and rule is None:
-        state = x0.tree.state
-        named = f" ({', '.join(map(str, state))})" if isinstance(state, Mapping) else ""
-        raise FedaxError(
-            f"the model has state{named}: model_state must say what clients do with it, 'average' it with their "
-            "uploads or keep it by the 'client'"
-        )
-    if rule is not None and not stateful:
-        raise FedaxError(f"model_state is {rule!r}: the model has no state, so it must be left out")
-    if not stateful and not problem.draws:
-        return algorithm
-    if batch_size is None:
-        what = "has state" if stateful else "draws random numbers"
-        raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
-    inner = algorithm.base if isinstance(algorithm, WithModelState) else algorithm  # of a site that asks again
-    return WithModelState(inner, rule or "average")
-
-
-def check_private(config: RunConfig, algorithm: Algorithm) -> None:
-    """Raise where noise on uploads would not cover what one client can do to the server, or cannot be counted."""
-    asked = algorithm.privacy
-    if asked is None or not asked.noise:
-        return
-    if config.weighted:
-        raise FedaxError("weighted is true: with noise it must be false, so that every client counts the same")
-    if config.model_state == "average":
-        raise FedaxError("model_state is 'average': the model's state has no noise, so with noise it must be 'client'")
-    if algorithm.aggregate != "mean":
-        raise FedaxError(f"{algorithm!r} does not take the mean of uploads, and noise is made for one")
-    accounting.load()
-
-
-def check_evaluated(personal: bool, algorithm: Algorithm) -> None:
-    """Raise if neither clients' own models are to be evaluated nor is there another."""
-    if not personal and not algorithm.shared:
-        raise FedaxError(f"personal is false: {algorithm!r} has no shared model to evaluate, so it must be true")
 
 
 def make_meters(engine: Engine, federation: Federation, shown: Plan, eval_on: Sequence[str] | None) -> Meters:

@@ -21,7 +21,7 @@ from fedax.models.adapters import with_values
 from fedax.prediction.coefficients import LINEAR, coefficients
 from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
-from fedax.report.columns import PARTS, Metric, parse
+from fedax.report.columns import PARTS, MetricColumn, parse
 from fedax.runs.files import (
     ASSESSMENT,
     CLIENTS,
@@ -223,7 +223,7 @@ class Result:
         return notebook.table(f"Result of {self.info.get('algorithm', 'a run')}", rows, head, why)
 
 
-def _shown(value: Any, metric: Metric) -> str:
+def _shown(value: Any, metric: MetricColumn) -> str:
     if not isinstance(value, int | float):
         return "–"
     return f"{100 * value:.1f} %" if metric.percent else f"{value:.4g}"

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedax.evaluation.curvature import smoothness
-    from fedax.evaluation.meter import Measurement, Meter, Meters, summary
+    from fedax.evaluation.measurement import Measurement, summary
+    from fedax.evaluation.meter import Meter, Meters
 
+_HOMES = {
+    "Measurement": "measurement",
+    "Meter": "meter",
+    "Meters": "meter",
+    "smoothness": "curvature",
+    "summary": "measurement",
+}
 __all__ = ["Measurement", "Meter", "Meters", "smoothness", "summary"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        room = "curvature" if name == "smoothness" else "meter"
-        return getattr(import_module(f"fedax.evaluation.{room}"), name)
+        return getattr(import_module(f"fedax.evaluation.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

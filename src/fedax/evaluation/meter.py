@@ -7,7 +7,6 @@ over rows makes a statistic of each client's records (see `fedax.evaluation.metr
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,66 +21,15 @@ from numpy.typing import NDArray
 from fedax import platforms
 from fedax.algorithms.base import Algorithm
 from fedax.client import shares
-from fedax.client.device_data import Data, Disk, Divided
+from fedax.client.device_data import Data, Disk, DividedRows
 from fedax.client.plan import Plan
 from fedax.client.round import Client
 from fedax.data.federation import Rows
-from fedax.evaluation.metrics import METRICS, Metric
+from fedax.evaluation.measurement import Floats, Measurement, Merge
 from fedax.problem import Problem
 
 OWN = ("loss", "accuracy")  # of every problem
 TAKEN = 256  # clients whose states are taken from a store at a time
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Measurement:
-    """One metric for every client, NaN for a client without rows or where it has no meaning.
-
-    whole: its value on all rows together; None for a mean over rows.
-    statistics: each client's, where they were asked for.
-    """
-
-    values: Floats
-    rows: Floats
-    whole: float | None = None
-    statistics: tuple[Floats, ...] = ()
-
-    @property
-    def overall(self) -> float:
-        """The value on all rows together."""
-        if self.whole is not None:
-            return self.whole
-        some = self.rows > 0
-        return float(np.sum(self.values[some] * self.rows[some]) / np.sum(self.rows[some]))
-
-
-def summary(prefix: str, metrics: Mapping[str, Measurement], known: Mapping[str, Metric] = METRICS) -> dict[str, float]:
-    """Over all rows; then over clients: mean, spread, and the mean of the worst tenth.
-
-    known: the metrics by name, which say what is worst. Clients for whom a metric has no meaning are left out.
-
-    >>> m = Measurement(np.array([0.5, 1.0]), np.array([1.0, 3.0]))
-    >>> summary("test_", {"accuracy": m})
-    {'test_accuracy': 0.875, 'test_accuracy_mean': 0.75, 'test_accuracy_std': 0.25, 'test_accuracy_worst': 0.5}
-    """
-    row: dict[str, float] = {}
-    for name, metric in metrics.items():
-        there = metric.rows > 0
-        if metric.whole is not None:
-            there &= ~np.isnan(metric.values)
-            if np.isnan(metric.whole) or not there.any():
-                continue
-        values = np.sort(metric.values[there])
-        if not known[name].higher:
-            values = values[::-1]
-        tenth = max(1, round(len(values) / 10))
-        row[f"{prefix}{name}"] = metric.overall
-        row[f"{prefix}{name}_mean"] = float(np.mean(values))
-        with np.errstate(invalid="ignore"):  # a diverged model's losses may be infinite
-            row[f"{prefix}{name}_std"] = float(np.std(values))
-        row[f"{prefix}{name}_worst"] = float(np.mean(values[:tenth]))
-    return row
 
 
 class Meter:
@@ -121,7 +69,7 @@ class Meter:
         """A metric that is no mean over rows, from the records of all rows; clients with the same rows share it."""
         metric = self.problem.metrics[name]
         ranges, which = np.unique(np.stack([self._compact, self.count]), axis=1, return_inverse=True)
-        found = _Merge(metric, keep)
+        found = Merge(metric, keep)
         times = np.bincount(which.ravel())
         for (first, count), again in zip(ranges.T.tolist(), times.tolist(), strict=True):
             found.add(records[first : first + count], again)
@@ -133,7 +81,7 @@ class Meter:
             total = sums[self._compact + self.count] - sums[self._compact]
             return Measurement(np.where(self.count > 0, total / self.count, np.nan), self.count.astype(np.float64))
 
-    def of_sums(self, found: Sequence[Mapping[str, Floats]], merges: Mapping[str, _Merge]) -> dict[str, Measurement]:
+    def of_sums(self, found: Sequence[Mapping[str, Floats]], merges: Mapping[str, Merge]) -> dict[str, Measurement]:
         """The metrics for every client, from the sums over their rows and the statistics of what is no mean."""
         rows = self.count.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -193,7 +141,7 @@ class Meters(dict[str, Meter]):
 
     def _dealt(self, data: Data | Disk) -> tuple[Any, Any]:
         """What the devices look at, with the arrays that it is in, and where among it each row is."""
-        if not isinstance(data, Divided):
+        if not isinstance(data, DividedRows):
             return data.blocks(self._blocks, self._any.mesh.devices.size), slice(None)
         block = min(_block(), -(-len(self._index) // self._any.mesh.devices.size))
         blocks, order = data.dealt_blocks(self._index, block)
@@ -222,7 +170,7 @@ class Meters(dict[str, Meter]):
             specs = (P(), shares.over_processes(mesh) if divided else P(), spread)
             return jax.shard_map(device, mesh=mesh, in_specs=specs, out_specs=spread, check_vma=False)
 
-        divided = isinstance(data, Divided)
+        divided = isinstance(data, DividedRows)
         program, parts = self._program("shared", divided, build=build), []
         dealt, order = self._dealt(data)
         for arrays, blocks in dealt:
@@ -244,19 +192,19 @@ class Meters(dict[str, Meter]):
         algorithm: with its schedules at the round concerned.
         clients: their states, stacked, or with `take(who)` for some.
         """
-        if isinstance(data, Disk) and not isinstance(data, Divided) and len(self) > 1:  # rows come part by part
+        if isinstance(data, Disk) and not isinstance(data, DividedRows) and len(self) > 1:  # rows come part by part
             one_by_one = {part: Meters({part: meter}) for part, meter in self.items()}
             return {part: one.personal(algorithm, server, clients, data)[part] for part, one in one_by_one.items()}
         first_meter = self._any
         metrics, total, stored = first_meter.problem.metrics, first_meter.plan.clients, hasattr(clients, "take")
         merged = [metric for metric in metrics.values() if not metric.mean]
-        room, many = total if isinstance(data, Divided) else data.at_once, shares.processes(first_meter.mesh)
+        room, many = total if isinstance(data, DividedRows) else data.at_once, shares.processes(first_meter.mesh)
         step = -(-min(total, room, many * TAKEN if stored or merged else total) // many) * many
-        merges = {part: {metric.name: _Merge(metric) for metric in merged} for part in self}
+        merges = {part: {metric.name: Merge(metric) for metric in merged} for part in self}
         found: dict[str, list[dict[str, Floats]]] = {part: [] for part in self}
         for first in range(0, total, step):
             who = np.arange(first, min(first + step, total))
-            if isinstance(data, Divided):
+            if isinstance(data, DividedRows):
                 near, starts = data.near, {p: data.holding.start(Rows(m.start, m.count)) for p, m in self.items()}
             else:
                 near, begin = data.some(who, step, Rows(first_meter.start, first_meter.count))
@@ -343,31 +291,6 @@ def _taken(mesh: Mesh, store: Any, who: Any, limit: int) -> Any:
         return store.take(np.resize(mine if len(mine) else process, -(-limit // count)))
 
     return shares.divide(mesh, own)
-
-
-class _Merge:
-    """Statistics of clients, one after the other: each one's value, and all of them together."""
-
-    def __init__(self, metric: Metric, keep: bool = False) -> None:
-        self.metric, self.keep, self.values = metric, keep, list[float]()
-        self.statistics: list[Floats | None] = []
-        self.total: Floats | None = None
-
-    def add(self, records: Floats, times: int = 1) -> None:
-        """A client's records, or those of several clients with the same rows."""
-        metric = self.metric
-        found = metric.statistic_of(records) if len(records) else None
-        self.values.append(np.nan if found is None else metric.finished(found))
-        if self.keep:
-            self.statistics.append(found)
-        for _ in range(times if found is not None else 0):
-            self.total = found if self.total is None else metric.merge(self.total, found)
-
-    def measurement(self, count: Any, which: Any) -> Measurement:
-        """What was found; `which` says whose values those of each client are."""
-        whole = np.nan if self.total is None else self.metric.finished(self.total)
-        kept = tuple(s for i in which if (s := self.statistics[i]) is not None) if self.keep else ()
-        return Measurement(np.asarray(self.values)[which], count.astype(np.float64), whole, kept)
 
 
 def _by_row(values: Floats) -> Floats:

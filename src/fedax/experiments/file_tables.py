@@ -34,7 +34,7 @@ from fedax.schedules import SCHEDULES, Schedule, schedule
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class Table(BaseModel):
+class FileTable(BaseModel):
     """A table with a fixed set of fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -228,7 +228,7 @@ class DataTable(NamedTable):
         return self
 
 
-class AttackTable(Table):
+class AttackTable(FileTable):
     """[attack]: what a share of the clients does instead of their part.
 
     strength: of what they send; 1 for flip and 10 for the others unless given.
@@ -252,7 +252,7 @@ class AttackTable(Table):
         return self
 
 
-class AvailabilityTable(Table):
+class AvailabilityTable(FileTable):
     """[availability]: when clients are there, and what they manage; the fields of `fedax.Availability`.
     column: of the table, whose mean over a client's rows is the probability that the client is there."""
 
@@ -303,7 +303,7 @@ class RegularizerTable(NamedTable):
         return self
 
 
-class ProblemTable(Table):
+class ProblemTable(FileTable):
     """[problem]: what is minimised; the loss follows from the data unless given.
 
     loss: the name of a loss, or mymodule:my_loss.

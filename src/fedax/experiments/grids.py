@@ -11,31 +11,30 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from fedax.algorithms.base import RATE, Times, within
 from fedax.data.splits import PARTS
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import METRICS
 from fedax.experiments.file_tables import AlgorithmTable
-from fedax.experiments.sweep_table import SweepTable
+from fedax.experiments.sweep_table import DecidedByMetric, SweepTable
 
 Values = dict[str, list[float]]
 
 
-class TuneTable(BaseModel):
+class TuneTable(DecidedByMetric):
     """[tune]: values to try instead of the declared ones, a list for each hyper-parameter. A list counts for every
     method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
 
     seed: of the runs that tune; default the least that is not reported on.
-    metric: what decides, the name of a metric such as auc, or a column on validation rows; default AUC if it is
+    metric: what decides, a metric, such as auc or one of your own, or a column on validation rows; default AUC if it is
         among the metrics, else accuracy, else the objective, of the clients' own models where there are any.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    metric: str | None = None
 
     def values(self, table: AlgorithmTable) -> Values:
         """The lists that count for a method.
@@ -68,19 +67,9 @@ class TuneTable(BaseModel):
             return
         part = self.metric.removeprefix("personal_").partition("_")[0]
         if part not in PARTS:
-            raise FedaxError(f"tune.metric: {unknown('metric', self.metric, METRICS)}")
+            raise FedaxError(f"tune.metric: {unknown('metric', self.metric, [*METRICS, *self._own])}")
         if part != "validation":
             raise FedaxError(f"tune.metric is {self.metric!r}: it must be on validation rows, as validation_loss is")
-
-    @property
-    def bare(self) -> str | None:
-        """The metric's own name, where no column was named.
-
-        >>> TuneTable(metric="auc").bare, TuneTable(metric="validation_auc").bare
-        ('auc', None)
-        """
-        known = self.metric is not None and (self.metric in METRICS or self.metric == "objective")
-        return self.metric if known else None
 
 
 def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTable | None = None) -> Values:

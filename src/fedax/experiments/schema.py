@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from fedax.engine.check_run import check_evaluated
 from fedax.engine.config import SimulatedWork
-from fedax.engine.prepare import check_evaluated
 from fedax.engine.store import byte_count
 from fedax.errors import FedaxError, unknown
 from fedax.experiments.file_tables import (
@@ -16,22 +16,23 @@ from fedax.experiments.file_tables import (
     AttackTable,
     AvailabilityTable,
     DataTable,
+    FileTable,
     ModelTable,
     ProblemTable,
     Seed,
-    Table,
 )
 from fedax.experiments.grids import TuneTable
 from fedax.experiments.sweep_table import SweepTable
-from fedax.metrics import RESERVED
+from fedax.metrics import METRICS, RESERVED, named
 from fedax.options import Count
+from fedax.outside import is_outside
 from fedax.runs.files import slug
 
 LOCAL = "LocalOnly"
 NAME = r"^[^\x00-\x1f\x7f]*[A-Za-z0-9][^\x00-\x1f\x7f]*$"  # printable, with something to name a directory by
 
 
-class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
+class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of the fields of a dataclass
     """A whole experiment file: the options of a simulation, and tables.
 
     name: of the experiment, in its directory and its report.
@@ -47,6 +48,7 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
         description="the number of communication rounds, such as rounds = 60"
     )
     eval_every: Count | None = None
+    stop_by: str | None = None
     budget: Literal["rounds", "gradients", "floats"] | None = None
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default=[0])
     checkpoint_every: Annotated[float, Field(ge=0)] = 60.0
@@ -106,19 +108,31 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
             check_evaluated(self.personal, method)
             table.label = _distinct(table.label or type(method).__name__, taken)
             taken.add(slug(table.label))
+        self._name_metrics()
         if self.sweep is not None:
             self.sweep.check(self.algorithm, self.rounds)
         if self.tune is not None:
             self.tune.check(self.algorithm, self.seeds)
         if self.stop_by is not None and self.patience is None:
             raise FedaxError(f"stop_by is {self.stop_by!r}: it goes with patience")
-        for by in (*(None if asked is None else asked.bare for asked in (self.tune, self.sweep)), self.stop_by):
-            if by is not None and by not in (*self.problem.metrics, *RESERVED):
-                self.problem.metrics = [*self.problem.metrics, by]  # what decides is measured
         return self
 
+    def _name_metrics(self) -> None:
+        """Measure what decides, and let one of the user's own decide by its name, as the history has it."""
+        tables = [table for table in (self.tune, self.sweep) if table is not None]
+        names = [named(one).name for one in self.problem.metrics]
+        for asked in [*(table.metric for table in tables), self.stop_by]:
+            if asked is not None and (is_outside(asked) or asked in METRICS):
+                name = named(asked).name
+                if name not in (*names, *RESERVED):
+                    names, self.problem.metrics = [*names, name], [*self.problem.metrics, asked]
+        for table in tables:
+            table.metric = _bare(table.metric)
+            table.knowing(names)
+        self.stop_by = _bare(self.stop_by)
+
     def of(self, table: AlgorithmTable) -> Experiment:
-        """The experiment with one method's number of rounds, evaluated as often as the others' are."""
+        """The experiment with the number of rounds of one method, and as many evaluations as the other methods have."""
         if table.rounds is None or self.eval_every is None:
             return self
         every = max(1, round(self.eval_every * table.rounds / self.rounds))
@@ -146,6 +160,11 @@ class Experiment(Table, SimulatedWork):  # type: ignore[misc]  # a model of the 
                 raise unknown("method", label, [str(table.label) for table in self.algorithm])
         chosen = [known[label.lower()] for label in labels] or self.algorithm
         return self.model_copy(update={"algorithm": chosen})
+
+
+def _bare(metric: str | None) -> str | None:
+    """A metric's name as the history has it."""
+    return named(metric).name if metric is not None and is_outside(metric) else metric
 
 
 def _distinct(label: str, taken: set[str]) -> str:

@@ -14,7 +14,7 @@ from fedax.experiments.building import options
 from fedax.experiments.file_tables import AlgorithmTable
 from fedax.experiments.judging import Judge
 from fedax.experiments.schema import Experiment
-from fedax.experiments.trials import Trial, recall_trial
+from fedax.experiments.trials import TriedSetting, recall_trial
 from fedax.problem import Problem
 
 
@@ -39,7 +39,7 @@ class Grid:
         self.every = experiment.checkpoint_every
         same = self.settings.fingerprint()
         self.fingerprints = [{**same, "algorithm": repr(method)} for method in methods]
-        self.trials: dict[int, Trial] = {}
+        self.trials: dict[int, TriedSetting] = {}
         for number, setting in enumerate(self.values):
             found = recall_trial(
                 self.folder / f"{number:04d}", self.label, seed, setting, self.fingerprints[number], self.judge
@@ -52,17 +52,17 @@ class Grid:
         """Whether no setting is left."""
         return len(self.trials) == len(self.values)
 
-    def run(self, advance: Callable[[int], None]) -> Iterator[list[Trial]]:
+    def run(self, advance: Callable[[int], None]) -> Iterator[list[TriedSetting]]:
         """Run what is left, block by block, and yield the settings of each that were not done before."""
         for block in self.settings.blocks:
             if all(number in self.trials for number in block):
                 continue
-            new: list[Trial] = []
+            new: list[TriedSetting] = []
 
-            def keep(number: int, result: Result, metrics: Metrics, new: list[Trial] = new) -> None:
+            def keep(number: int, result: Result, metrics: Metrics, new: list[TriedSetting] = new) -> None:
                 if number not in self.trials:
                     setting = self.values[number]
-                    self.trials[number] = Trial.of(self.label, self.seed, setting, result, metrics, self.judge)
+                    self.trials[number] = TriedSetting.of(self.label, self.seed, setting, result, metrics, self.judge)
                     self.trials[number].save(self.folder / f"{number:04d}", self.fingerprints[number])
                     new.append(self.trials[number])
 
@@ -70,7 +70,7 @@ class Grid:
             yield new
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> TriedSetting | None:
         """The best setting so far; None if all diverged."""
         whole = [trial for trial in self.trials.values() if not math.isnan(trial.score)]
         return min(whole, key=lambda trial: self.judge.order([trial.score], [trial.reached]), default=None)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from fedax.algorithms import Algorithm
 from fedax.engine import grid
@@ -16,30 +16,43 @@ from fedax.experiments.file_tables import AlgorithmTable
 from fedax.options import Count
 
 
-class SweepTable(BaseModel):
+class DecidedByMetric(BaseModel):
+    """A table whose `metric` decides between settings.
+
+    >>> DecidedByMetric(metric="auc").bare, DecidedByMetric(metric="validation_auc").bare
+    ('auc', None)
+    """
+
+    metric: str | None = None
+    _own: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def bare(self) -> str | None:
+        """The metric's own name, where no column was named."""
+        return self.metric if self.metric in (*METRICS, "objective", *self._own) else None
+
+    def knowing(self, own: Sequence[str]) -> None:
+        """Take up the names of the user's own metrics that the experiment measures."""
+        self._own = tuple(name for name in own if name not in METRICS)
+
+
+class SweepTable(DecidedByMetric):
     """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
 
-    metric: a column of the history, or a metric such as auc; default AUC if it is among the metrics, else
-        accuracy, else the regularised or the plain loss; on test rows if any.
+    metric: a column of the history, or a metric, such as auc or one of your own; default AUC if it is among the
+        metrics, else accuracy, else the regularised or the plain loss; on test rows if any.
     goal: "max" or "min"; default by the metric's name.
-    over: the metric's mean over the last so many rounds decides; default its last value.
+    over: the number of last rounds over which the metric's mean decides; default its last value alone.
     target: a value of the metric; the first evaluated round that reaches it is reported.
     mode: "batched", settings side by side in one program, or "sequence"; default "auto", by the model's size.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
-    metric: str | None = None
     goal: Literal["max", "min"] | None = None
     over: Count | None = None
     target: float | None = None
     mode: Literal["auto", "batched", "sequence"] = "auto"
-
-    @property
-    def bare(self) -> str | None:
-        """The metric's own name, where no column was named."""
-        known = self.metric is not None and (self.metric in METRICS or self.metric == "objective")
-        return self.metric if known else None
 
     @property
     def values(self) -> dict[str, list[float]]:

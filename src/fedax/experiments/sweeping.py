@@ -31,7 +31,7 @@ from fedax.experiments.resolved import carried_out, resolved_comparison, resolve
 from fedax.experiments.resuming import recall, refuse_other_runs
 from fedax.experiments.schema import Experiment
 from fedax.experiments.sweep_grid import Grid
-from fedax.experiments.trials import TRIAL, Trial, drop_models
+from fedax.experiments.trials import TRIAL, TriedSetting, drop_models
 from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, claim, refuse_taken, write_json, write_whole
 from fedax.runs.folder import RunFolder, describe_clients
@@ -131,7 +131,7 @@ class _Sweeper:
         self.judge = judge(self.table, experiment.rounds, columns)
         self.clients = describe_clients(self.federation)
         self.names = [run_name(table, seed) for table in experiment.algorithm for seed in experiment.seeds]
-        self.trials: list[Trial] = []
+        self.trials: list[TriedSetting] = []
 
     def prepared(self, algorithm: Algorithm, seed: int) -> Prepared:
         """One setting alone."""
@@ -209,7 +209,7 @@ class _Sweeper:
             return
         progress.end(_ended(run, grid))
 
-    def record(self, trials: list[Trial]) -> None:
+    def record(self, trials: list[TriedSetting]) -> None:
         """Add settings to the table and to the histories."""
         if not trials:
             return
@@ -250,7 +250,7 @@ class _Sweeper:
                 drop_models(grid.folder)
         return about
 
-    def keep(self, table: AlgorithmTable, trial: Trial) -> Path:
+    def keep(self, table: AlgorithmTable, trial: TriedSetting) -> Path:
         """Write one setting as a run of its own; one without models was written before."""
         path = self.out / RUNS / run_name(table, trial.seed)
         if trial.result.model is None:
@@ -280,7 +280,7 @@ def at_the_edge(setting: Mapping[str, float], values: Mapping[str, Sequence[floa
     )
 
 
-def _words(best: Trial | None, judge: Judge) -> str:
+def _words(best: TriedSetting | None, judge: Judge) -> str:
     """The best setting so far, for people."""
     if best is None:
         return "all diverged so far"

@@ -1,7 +1,7 @@
 """Logging to TensorBoard, MLflow and Weights & Biases: the rows of metrics.jsonl, as they are made.
 
 A tracker is told of a run when it begins, of each of its evaluated rounds, and of its end. The packages are the user's
-to install; one that is missing is said so before any work begins.
+to install; one that is missing is named before any work begins.
 """
 
 from __future__ import annotations

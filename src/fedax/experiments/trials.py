@@ -28,7 +28,7 @@ TRIAL = "trial.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class TriedSetting:
     """One setting of one method with one seed, its clients' last metrics, and its score: NaN if it diverged."""
 
     label: str
@@ -42,7 +42,7 @@ class Trial:
     @classmethod
     def of(
         cls, label: str, seed: int, setting: dict[str, float], result: Result, metrics: Metrics, judge: Judge
-    ) -> Trial:
+    ) -> TriedSetting:
         """A setting that is done, judged."""
         score = math.nan if "diverged" in result.info else judge.score(result.history)
         return cls(label, seed, setting, result, metrics, score, judge.reached(result.history))
@@ -78,7 +78,7 @@ class Trial:
 
 def recall_trial(
     folder: Path, label: str, seed: int, setting: dict[str, float], fingerprint: dict[str, str], judge: Judge
-) -> Trial | None:
+) -> TriedSetting | None:
     """The setting that a directory keeps, if it is done; raises if it was run under another experiment.
 
     >>> recall_trial(Path("no-such-directory"), "FedAvg", 0, {}, {}, Judge("f1", "max", rounds=1)) is None
@@ -103,7 +103,7 @@ def recall_trial(
         }
         for part, metrics in about["metrics"].items()
     }
-    return Trial.of(label, seed, setting, result, metrics, judge)
+    return TriedSetting.of(label, seed, setting, result, metrics, judge)
 
 
 def drop_models(folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedax.engine.executors import diagnostics
 from fedax.flower.agreement import Setting
-from fedax.flower.evaluation import Costs
+from fedax.flower.evaluation import RoundCosts
 from fedax.flower.messages import Answer, Hello, flatten, unflatten
 from fedax.privacy.clipping import clip
 from fedax.privacy.secure_noise import add_noise
@@ -19,7 +19,7 @@ from fedax.vectors import zeros
 
 
 def aggregated(
-    setting: Setting, costs: Costs, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
+    setting: Setting, costs: RoundCosts, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
 ) -> tuple[Any, list[float] | None]:
     """What `update` gets of the uploads, and how the round went; None where nobody's upload is known."""
     total: Any = None
@@ -50,7 +50,7 @@ def aggregated(
     return mean, seen.tolist()
 
 
-def _noisy(setting: Setting, costs: Costs, mean: Any, cohort: int) -> Any:
+def _noisy(setting: Setting, costs: RoundCosts, mean: Any, cohort: int) -> Any:
     """The mean of a cohort's uploads, with the noise that was asked for."""
     asked = setting.privacy
     if asked is None or not asked.noise:

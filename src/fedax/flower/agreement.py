@@ -17,13 +17,13 @@ from annotated_types import MinLen
 
 from fedax.algorithms.base import Algorithm
 from fedax.algorithms.with_model_state import bare
-from fedax.client.plan import Plan, Work, make_plan
+from fedax.client.plan import Plan, RoundWork, make_plan
 from fedax.data import Federation
 from fedax.data.generators.lazy import Lazy
+from fedax.engine.check_run import check_evaluated, first_parameters, with_model_state
 from fedax.engine.config import Part
 from fedax.engine.early_stopping import judged
 from fedax.engine.fingerprint import source
-from fedax.engine.prepare import check_evaluated, first_parameters, with_model_state
 from fedax.errors import FedaxError
 from fedax.experiments import Experiment, prepare, read
 from fedax.experiments.building import availability_of
@@ -40,7 +40,7 @@ from fedax.version import VERSION
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Setting(Work):
+class Setting(RoundWork):
     """A run of one method over a network.
 
     clients: how many there are in all, numbered from 0 on; those of `federation` if that is given.
@@ -247,7 +247,7 @@ def setting_of(
     else:
         problem, federation = _without_data(asked), None
     table = asked.algorithm[0]
-    names = [*(field.name for field in dataclasses.fields(Work)), "eval_every", "name", "patience", "stop_by"]
+    names = [*(field.name for field in dataclasses.fields(RoundWork)), "eval_every", "name", "patience", "stop_by"]
     options: dict[str, Any] = {name: getattr(asked, name) for name in names}
     options["availability"] = availability_of(asked)
     if asked.eval_on is not None:

@@ -101,7 +101,7 @@ def _everyone(setting: Setting, who: Sequence[int], found: Any) -> list[float | 
     return every
 
 
-class Costs:
+class RoundCosts:
     """The shape of an upload, and what rounds have cost: traced on made-up rows, for the server has none."""
 
     def __init__(self, setting: Setting, x0: Vector, hello: Hello) -> None:

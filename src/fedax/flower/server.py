@@ -33,7 +33,7 @@ from fedax.experiments import Experiment
 from fedax.flower.aggregate import aggregated
 from fedax.flower.agreement import Setting, setting_of
 from fedax.flower.cohorts import Cohorts
-from fedax.flower.evaluation import Costs, evaluation
+from fedax.flower.evaluation import RoundCosts, evaluation
 from fedax.flower.guard import RECENT, Guard
 from fedax.flower.messages import Answer, Order, flatten
 from fedax.flower.network import MAX_ROWS, PAUSE, Network
@@ -161,7 +161,7 @@ class Server:
         hello = network.settle()
         self.x0 = setting.first_parameters(hello.layout)
         self.server: Any = setting.algorithm.init(self.x0)
-        self.costs = Costs(setting, self.x0, hello)
+        self.costs = RoundCosts(setting, self.x0, hello)
         self.cohorts = Cohorts(setting, lambda: folder.secret)
         self.expected = flatten(zeros(self.costs.upload))
         assert setting.clients is not None

@@ -32,6 +32,7 @@ from fedax.flower.private_files import close, make_private
 from fedax.flower.safe_log import log
 from fedax.model_state import joined, parted
 from fedax.privacy.clipping import clip
+from fedax.problem.check_data import check_data
 from fedax.runs.files import History
 from fedax.vectors import Vector
 
@@ -56,7 +57,7 @@ class Worker:
         self.layout = layout_of(own.arrays)
         self.x0 = setting.first_parameters(self.layout)
         try:
-            setting.problem.check(self.x0.tree, own.arrays)
+            check_data(setting.problem, self.x0.tree, own.arrays)
         except (TypeError, ValueError) as error:
             raise not_taken(self.layout, error) from error
         # Randomness and rows are both found by the client's number, so each client is given the place of this one.

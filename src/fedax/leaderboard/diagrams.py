@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,17 @@ from fedax.runs.files import write_whole
 COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5")
 
 
-def draw(boards: Sequence[Board], folder: Path) -> dict[str, str]:
-    """Write all pictures; their file names with what each shows."""
+def shown(boards: Sequence[Board]) -> dict[str, str]:
+    """The pictures' file names, with what each shows."""
+    return {
+        f"{kind}-{board.track}-{board.budget}.svg": f"{words}, {board.track} track at equal {board.budget}"
+        for board in boards
+        for kind, (_, words) in PICTURES.items()
+    }
+
+
+def draw(boards: Sequence[Board], folder: Path) -> None:
+    """Write all pictures."""
     try:
         import matplotlib
     except ImportError:
@@ -26,19 +35,10 @@ def draw(boards: Sequence[Board], folder: Path) -> dict[str, str]:
     matplotlib.use("agg")
     folder.mkdir(parents=True, exist_ok=True)
     look: Any = {"svg.hashsalt": "fedax", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    shown: dict[str, str] = {}
     with matplotlib.rc_context(look):
         for board in boards:
-            about = f"{board.track} track at equal {board.budget}"
-            for kind, figure, words in (
-                ("ranks", _differences, "Mean ranks and their critical difference"),
-                ("cost", _costs, "Score against cost"),
-                ("sensitivity", _sensitivity, "Share of settings within one point of the best"),
-            ):
-                name = f"{kind}-{board.track}-{board.budget}.svg"
-                _save(figure(board), folder / name)
-                shown[name] = f"{words}, {about}"
-    return shown
+            for kind, (figure, _) in PICTURES.items():
+                _save(figure(board), folder / f"{kind}-{board.track}-{board.budget}.svg")
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -113,3 +113,10 @@ def _sensitivity(board: Board) -> Any:
         axes.plot(shares[label], [label] * len(shares[label]), ".", color="black", markersize=3)
     axes.set(xlim=(0, 1.02), xlabel="share of settings within one point of the best (dots: tasks)")
     return figure
+
+
+PICTURES: dict[str, tuple[Callable[[Board], Any], str]] = {
+    "ranks": (_differences, "Mean ranks and their critical difference"),
+    "cost": (_costs, "Score against cost"),
+    "sensitivity": (_sensitivity, "Share of settings within one point of the best"),
+}

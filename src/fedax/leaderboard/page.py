@@ -42,7 +42,9 @@ def page(results: Sequence[Saved], pictures: Mapping[str, str], folder: str) -> 
     """The whole page; pictures: file names in the folder, with what they show."""
     boards = all_boards(results)
     lines = [HEAD, *_coverage(results), "", "## What we learn", ""]
-    if boards:
+    if not boards:
+        lines.append("Nothing yet: no task has results of all methods.")
+    else:
         lines += [OURS, *ours(boards)]
     for question, answers in lessons(boards):
         lines += ["", f"**{question}**", "", *(f"- {answer}" for answer in answers)]
@@ -174,6 +176,9 @@ def _costs(results: Sequence[Saved]) -> Iterator[str]:
     yield ""
     yield "CPU time of all cores together, in minutes; two free cores take between half of it and all of it."
     yield ""
+    if not done and not begun:
+        yield "Nothing was run, so there is no estimate."
+        return
     yield f"- Run, {_sum({s.task.name: sum(_cpu(s)) / 60 for s in done})}."
     if begun:
         yield (

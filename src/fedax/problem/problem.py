@@ -6,7 +6,6 @@ f_i(x) = mean over client i's rows of loss(x, row),      F_i(x) = f_i(x) + psi(x
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,14 +16,13 @@ import numpy as np
 from fedax import notebook
 from fedax.data.nested import nested
 from fedax.errors import FedaxError, unknown
-from fedax.metrics import METRICS, Metric, check_outputs, chosen
+from fedax.metrics import METRICS, Metric, chosen
 from fedax.model_state import joined, parted
 from fedax.models.adapters import with_init
 from fedax.models.augmentation import AUGMENTATIONS
 from fedax.models.forms import Form, draws, form_of, is_flax
-from fedax.own_code import defined, place, words
-from fedax.problem.gradients import Transformation, refuse_stateful, row_privacy, transformations
-from fedax.problem.losses import LEFT_OUT, LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
+from fedax.problem.gradients import Transformation, row_privacy, transformations
+from fedax.problem.losses import LOSSES, RowLoss, aligned, classes_last, refuse_pytorchs, row_loss
 from fedax.problem.oracle import Batch, BatchOracle
 from fedax.problem.trainable import Trainable, check_trainable, constants, filled, on_host, split
 from fedax.vectors import Mixture
@@ -130,7 +128,7 @@ class Problem:
                 self._right = accuracy or right
             else:
                 self._row_loss = loss
-        self._own_loss = None if self.builtin is not None else loss if callable(loss) else self._row_loss
+        self.own_loss = None if self.builtin is not None else loss if callable(loss) else self._row_loss
         asked = chosen(metrics, self.builtin, model=model is not None)
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
@@ -207,17 +205,17 @@ class Problem:
 
     def outputs(self, model: Any, batch: Batch) -> Any:
         """The model's outputs on a batch, in evaluation: nothing is drawn and the state stays as it is."""
-        return self._outputs(model, batch, None, False)[0]
+        return self.outputs_and_state(model, batch, None, False)[0]
 
-    def _outputs(self, model: Any, batch: Batch, key: jax.Array | None, train: bool) -> tuple[Any, Any]:
+    def outputs_and_state(self, model: Any, batch: Batch, key: jax.Array | None, train: bool) -> tuple[Any, Any]:
         """The model's outputs on a batch, and its state after it."""
         if self._form is None:
             raise FedaxError("a problem without a model has no outputs")
         params, state = parted(model)
         if isinstance(params, Mixture):
             a = params.weight
-            own, state = self._outputs(joined(params.own, state), batch, key, train)
-            shared, state = self._outputs(joined(params.shared, state), batch, key, train)
+            own, state = self.outputs_and_state(joined(params.own, state), batch, key, train)
+            shared, state = self.outputs_and_state(joined(params.shared, state), batch, key, train)
             return jax.tree.map(lambda one, other: a * one + (1 - a) * other, own, shared), state
         return self._form.apply(self.whole(params), state, nested(batch)["x"], key, train)
 
@@ -244,7 +242,7 @@ class Problem:
     def records(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
         """What each metric is computed from, for each row: a number or a short record."""
         if self._batch_loss is not None:
-            result = {"loss": self._row_losses(params, batch)}
+            result = {"loss": self.row_losses(params, batch)}
             params, batch = self.whole(params), nested(batch)
             if self._right is not None:
                 result["accuracy"] = self._right(params, batch)
@@ -275,7 +273,7 @@ class Problem:
         if weights is None and self._batch_loss is not None:
             value: jax.Array = self._batch_loss(self.whole(params), nested(batch))
             return value
-        return _mean(self._weighted(self._row_losses(params, batch), batch), weights)
+        return _mean(self._weighted(self.row_losses(params, batch), batch), weights)
 
     def training_loss(
         self, model: Any, batch: Batch, weights: jax.Array | None = None, key: jax.Array | None = None
@@ -284,7 +282,7 @@ class Problem:
         if self._form is None or self._form.simple:
             return self.loss(model, batch, weights), parted(model)[1]
         assert self._row_loss is not None
-        outputs, state = self._outputs(model, batch, key, True)
+        outputs, state = self.outputs_and_state(model, batch, key, True)
         losses = self._row_loss(outputs, nested(batch).get("y"))
         return _mean(self._weighted(losses, batch), weights), state
 
@@ -302,7 +300,7 @@ class Problem:
         """
         return BatchOracle(self, batch, smooth=True)
 
-    def _row_losses(self, params: Any, batch: Batch) -> jax.Array:
+    def row_losses(self, params: Any, batch: Batch) -> jax.Array:
         if self._row_loss is not None:
             return self._row_loss(self.outputs(params, batch), nested(batch).get("y"))
         assert self._batch_loss is not None
@@ -311,139 +309,15 @@ class Problem:
         losses: jax.Array = jax.vmap(lambda row: batch_loss(params, row))(single)
         return losses
 
-    def check(self, params: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse data that this problem cannot take: shapes, labels outside the model's range."""
-        trained, state = parted(params)
-        if self.row_privacy is not None and (self.draws or jax.tree.leaves(state)):
-            what = "keeps state, such as BatchNorm's" if jax.tree.leaves(state) else "draws, such as for dropout"
-            raise FedaxError(f"gradients: dp clips the gradient of each row by itself, and the model {what}")
-        if self.regularizer is not None:
-            self.regularizer.check(trained)
-        refuse_stateful(self.gradients, trained)
-        sample = {
-            k: jax.ShapeDtypeStruct((2, *a.shape[1:]), jax.dtypes.canonicalize_dtype(a.dtype))
-            for k, a in arrays.items()
-        }
-        if self._form is not None:
-            if self.builtin is not None and "y" not in arrays:
-                raise FedaxError(f"loss={self.name!r} needs the array 'y'; the federation has {', '.join(arrays)}")
-            try:
-                z = jax.eval_shape(lambda p, b: self.outputs(p, b), params, sample)
-                self._check_state(params, sample)
-            except FedaxError:
-                raise
-            except (TypeError, ValueError) as error:
-                shapes = jax.tree.map(lambda a: a.shape[1:], nested(sample)["x"])
-                whose = place(error)
-                said = (
-                    f"{self._own_model()}: {_first_line(error)}" if whose is None else f"{whose} raises {words(error)}"
-                )
-                raise FedaxError(f"the model does not take rows of shape {shapes}: {said}") from error
-            if self.builtin is not None and not _is_of_rows(z):
-                has = f"{z.dtype}{list(z.shape)}" if isinstance(z, jax.ShapeDtypeStruct) else type(z).__name__
-                raise FedaxError(f"{self._own_model()} must give an array of real numbers a row, and of 2 gives {has}")
-            self._check_labels(z, arrays)
-            self._check_loss("one number a row", (2,), lambda p, b: self._row_losses(p, b), params, sample)
-            if isinstance(z, jax.ShapeDtypeStruct):
-                check_outputs(self.metrics.values(), int(np.prod(z.shape[1:])))
-        self._check_loss("one number a batch", (), lambda p, b: self.loss(p, b), params, sample)
-        self._check_metrics(params, sample)
-
-    def _own_model(self) -> str:
-        """The model's name, and where its function is defined if it is one."""
-        model = getattr(self.model, "model", self.model)
-        apply = model[1] if isinstance(model, tuple) else getattr(model, "apply", None)
-        return f"the model {defined(apply) if inspect.isfunction(apply) else type(model).__name__}"
-
-    def _check_loss(self, what: str, shape: tuple[int, ...], function: Any, params: Any, sample: Batch) -> None:
-        """Refuse a loss that gives anything else than numbers of a shape."""
-        own = self._own_loss
-        named = "the loss" if self.builtin is not None or own is None else f"the loss {defined(own)}"
-        try:
-            found = jax.eval_shape(function, params, sample)
-        except FedaxError:
-            raise
-        except Exception as error:
-            if (whose := place(error)) is not None:
-                rows = ", ".join(f"{name} {a.dtype}{list(a.shape[1:])}" for name, a in sorted(sample.items()))
-                raise FedaxError(f"the problem does not take rows of {rows}: {whose} raises {words(error)}") from error
-            raise FedaxError(f"{named} must give {what}: {_first_line(error)}") from error
-        if not isinstance(found, jax.ShapeDtypeStruct):
-            raise FedaxError(f"{named} must give {what}, not {type(found).__name__}")
-        if found.shape != shape:
-            each = f"an array of shape {found.shape[len(shape) :]}{' for each' * bool(shape)}"
-            rows = f"{found.shape[0]} of 2 rows" if shape and found.shape[:1] not in ((), shape) else each
-            raise FedaxError(f"{named} must give {what}, not {rows if found.shape else 'one for all'}")
-        if not jnp.issubdtype(found.dtype, jnp.floating):
-            raise FedaxError(f"{named} must give {what}, floating and not {found.dtype}")
-
-    def _check_state(self, model: Any, sample: Batch) -> None:
-        """Refuse a model whose state comes back from training in another shape."""
-        new = jax.eval_shape(lambda m, b, k: self._outputs(m, b, k, True), model, sample, jax.random.key(0))[1]
-        old, new = (jax.tree.map(lambda a: (a.shape, str(a.dtype)), s) for s in (parted(model)[1], new))
-        if old != new:
-            raise FedaxError(f"apply must return a state like the one that it was given, {old}, not {new}")
-
-    def _seen_by_metrics(self, params: Any, batch: Batch) -> tuple[Any, Any]:
+    def seen_by_metrics(self, params: Any, batch: Batch) -> tuple[Any, Any]:
+        """Outputs and targets as metrics take them; on a problem without a model, parameters and rows."""
         if self._form is None:
             return self.whole(params), nested(batch)
         return self._compared(self.outputs(params, batch), nested(batch).get("y"))
 
-    def _check_metrics(self, params: Any, sample: Batch) -> None:
-        """Refuse metrics that fail on these rows, or give something else than a number or a record a row."""
-        asked = [metric for name, metric in self.metrics.items() if name not in ("loss", "accuracy")]
-        for metric in asked:
-            try:
-                args = self._seen_by_metrics
-                found = jax.eval_shape(lambda p, b, m=metric, a=args: jnp.asarray(m.rows(*a(p, b))), params, sample)
-            except (TypeError, ValueError, AttributeError, IndexError) as error:
-                raise FedaxError(f"metric {metric.name!r} cannot take these rows: {_first_line(error)}") from error
-            if found.ndim not in ((1,) if metric.mean else (1, 2)) or found.shape[0] != 2:
-                what = "one number" if metric.mean else "one number or one record"
-                raise FedaxError(f"metric {metric.name!r} must give {what} a row: of 2 rows it gives {found.shape}")
-
-    def _check_labels(self, z: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        if self.builtin in ("cross_entropy", "next_token"):
-            y = arrays["y"]
-            if self.builtin == "cross_entropy":
-                z = jax.eval_shape(classes_last, z, jax.ShapeDtypeStruct((2, *y.shape[1:]), jnp.int32))
-            classes = z.shape[-1]
-            if self.builtin == "next_token" and (z.ndim != 3 or y.shape[1:] < (2,)):
-                raise FedaxError(
-                    f"next_token needs outputs for two positions a row or more, not of shape {z.shape[1:]} for each"
-                )
-            if z.shape[1:-1] != y.shape[1:]:
-                raise FedaxError(
-                    f"{self.builtin} needs a label for each of a row's positions, of shape {z.shape[1:-1]} as the "
-                    f"model's outputs are, not {y.shape[1:]}"
-                )
-            if not np.issubdtype(y.dtype, np.integer):
-                raise FedaxError(f"{self.builtin} needs integer labels in 'y', not {y.dtype}")
-            counted = y[y != LEFT_OUT] if y.ndim > 1 else y
-            if counted.size and (counted.min() < 0 or counted.max() >= classes):
-                worst = int(counted.max() if counted.max() >= classes else counted.min())
-                raise FedaxError(f"label {worst} in 'y' is outside the model's range 0 to {classes - 1}")
-        outputs = int(np.prod(z.shape[1:]))
-        if self.builtin in ("squared", "mse") and outputs != (values := int(np.prod(arrays["y"].shape[1:]))):
-            raise FedaxError(
-                f"loss={self.name!r} needs as many outputs as values in a row of 'y', {values}, not {outputs}"
-            )
-        if self.builtin == "logistic" and outputs != 1:
-            raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
-
-
-def _is_of_rows(outputs: Any) -> bool:
-    """Whether a model's outputs of two rows are real numbers for each."""
-    array = isinstance(outputs, jax.ShapeDtypeStruct) and outputs.shape[:1] == (2,)
-    return array and bool(jnp.issubdtype(outputs.dtype, jnp.floating))
-
 
 def _mean(losses: jax.Array, weights: jax.Array | None) -> jax.Array:
     return jnp.mean(losses) if weights is None else jnp.sum(weights * losses) / jnp.sum(weights)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _unmixed(loss: Callable[..., Any]) -> Callable[..., Any]:

@@ -120,7 +120,23 @@ class ElasticNet(Regularizer):
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupLasso(Penalty):
+class AlongAxis(Penalty):
+    """A penalty for which one axis of each leaf is not like the others."""
+
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.axis, bool) or not isinstance(self.axis, int):
+            raise FedaxError(f"{self.name}: axis must be a whole number, not {self.axis!r}")
+
+    def check_leaf(self, path: str, a: Any) -> None:
+        if not -len(a.shape) <= self.axis < len(a.shape):
+            raise FedaxError(f"{self.name}: leaf {path!r} of shape {tuple(a.shape)} has no axis {self.axis}")
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupLasso(AlongAxis):
     """psi(x) = strength * sum over groups g of ||x_g||, which zeroes whole groups.
 
     axis: the axis of each leaf that numbers its groups. In a kernel of shape (inputs, outputs), 0 (the default)
@@ -131,15 +147,6 @@ class GroupLasso(Penalty):
     >>> GroupLasso(1.0).prox(Vector(jnp.array([[3.0, 4.0], [0.3, 0.4]])), 2.5).tree.tolist()
     [[1.5, 2.0], [0.0, 0.0]]
     """
-
-    axis: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_axis(self)
-
-    def check_leaf(self, path: str, a: Any) -> None:
-        check_has_axis(self, path, a)
 
     def _lengths(self, a: jax.Array) -> jax.Array:
         others = tuple(i for i in range(a.ndim) if i != self.axis % a.ndim)
@@ -154,15 +161,3 @@ class GroupLasso(Penalty):
     def leaf_subgradient(self, a: jax.Array) -> jax.Array:
         lengths = self._lengths(a)
         return self.strength * a / jnp.where(lengths > 0, lengths, 1)
-
-
-def check_axis(psi: Any) -> None:
-    """Refuse an axis that is not a whole number."""
-    if isinstance(psi.axis, bool) or not isinstance(psi.axis, int):
-        raise FedaxError(f"{psi.name}: axis must be a whole number, not {psi.axis!r}")
-
-
-def check_has_axis(psi: Any, path: str, a: Any) -> None:
-    """Refuse a leaf without the regularizer's axis."""
-    if not -len(a.shape) <= psi.axis < len(a.shape):
-        raise FedaxError(f"{psi.name}: leaf {path!r} of shape {tuple(a.shape)} has no axis {psi.axis}")

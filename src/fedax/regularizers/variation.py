@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedax.regularizers.base import Penalty
-from fedax.regularizers.norms import check_axis, check_has_axis
+from fedax.regularizers.norms import AlongAxis
 
 
 @dataclasses.dataclass(frozen=True)
-class TotalVariation1D(Penalty):
+class TotalVariation1D(AlongAxis):
     """psi(x) = strength * sum over j of |x_{j+1} - x_j|, the fused lasso: neighbours become equal.
 
     axis: the axis of each leaf along which entries are neighbours, 0 by default; other axes only number
@@ -26,15 +25,6 @@ class TotalVariation1D(Penalty):
     >>> TotalVariation1D(1.0).prox(Vector(jnp.array([0.0, 1.0, 5.0, 4.0])), 1.0).tree.tolist()
     [1.0, 1.0, 4.0, 4.0]
     """
-
-    axis: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_axis(self)
-
-    def check_leaf(self, path: str, a: Any) -> None:
-        check_has_axis(self, path, a)
 
     def leaf_value(self, a: jax.Array) -> jax.Array:
         return self.strength * jnp.sum(jnp.abs(jnp.diff(a, axis=self.axis)))

@@ -58,8 +58,8 @@ _NAME = re.compile(rf"(personal_)?({'|'.join(PARTS)})_(.+?)(?:_(mean|std|worst))
 
 
 @dataclasses.dataclass(frozen=True)
-class Metric:
-    """A parsed name."""
+class MetricColumn:
+    """A column of the history that holds a metric: its name, parsed."""
 
     part: str
     name: str
@@ -85,7 +85,7 @@ class Metric:
     def title(self) -> str:
         """In words, without saying whose model.
 
-        >>> Metric("test", "accuracy", "worst").title
+        >>> MetricColumn("test", "accuracy", "worst").title
         'Test accuracy, worst tenth of clients'
         """
         return f"{PARTS[self.part]} {self.words}{STATISTICS[self.statistic]}"
@@ -106,18 +106,18 @@ class Metric:
         return part, self.name not in BALANCED, self.name != "accuracy", self.name, statistic
 
 
-def parse(key: str) -> Metric | None:
+def parse(key: str) -> MetricColumn | None:
     """The parts of a name; None for a counter or a diagnostic.
 
     >>> parse("personal_test_loss")
-    Metric(part='test', name='loss', statistic='', personal=True)
+    MetricColumn(part='test', name='loss', statistic='', personal=True)
     >>> parse("gradients")
     """
     found = _NAME.fullmatch(key)
     if not found:
         return None
     personal, part, name, statistic = found.groups()
-    return Metric(part, name, statistic or "", bool(personal))
+    return MetricColumn(part, name, statistic or "", bool(personal))
 
 
 def better(key: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedax.evaluation.metrics import main
-from fedax.report.columns import PARTS, Metric, better, parse, text
+from fedax.report.columns import PARTS, MetricColumn, better, parse, text
 from fedax.report.honest import constant_row
 from fedax.report.sentences import obstacles
 from fedax.report.summary import Group, Spread, final, rows, spread
@@ -21,7 +21,7 @@ MODELS = {False: "shared model", True: "personal models"}
 ALIKE = 0.02  # costs within two per cent are told as the same
 
 
-class Entry(NamedTuple):
+class Contender(NamedTuple):
     """A method with a metric's final value by seed."""
 
     group: Group
@@ -51,13 +51,13 @@ def conclusion(groups: Sequence[Group]) -> list[str]:
     return said
 
 
-def _entry(group: Group, key: str) -> Entry | None:
+def _entry(group: Group, key: str) -> Contender | None:
     values = {run.seed: final(run, key) for run in group.runs}
     known = {seed: value for seed, value in values.items() if value is not None and math.isfinite(value)}
-    return Entry(group, known) if known and len(known) == len(values) else None
+    return Contender(group, known) if known and len(known) == len(values) else None
 
 
-def _sentence(key: str, metric: Metric, ranked: list[Entry], groups: Sequence[Group]) -> str:
+def _sentence(key: str, metric: MetricColumn, ranked: list[Contender], groups: Sequence[Group]) -> str:
     first = ranked[0]
     level = [entry for entry in ranked if _same(entry, first)]
     who, models = _listed([entry.group.label for entry in level]), MODELS[metric.personal]
@@ -85,16 +85,16 @@ def _sentence(key: str, metric: Metric, ranked: list[Entry], groups: Sequence[Gr
     return f"{who} {has} the best {models}: {value}, {ahead} {beyond}{_cost(first.group, behind[0].group)}{constant}."
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(one: Contender, other: Contender) -> bool:
     """Whether two methods' values are the same, seed by seed, up to rounding."""
     near = functools.partial(math.isclose, rel_tol=1e-6)
     return one.values.keys() == other.values.keys() and all(near(one.values[s], other.values[s]) for s in one.values)
 
 
-def _difference(key: str, metric: Metric, first: Entry, behind: Entry) -> str:
+def _difference(key: str, metric: MetricColumn, first: Contender, behind: Contender) -> str:
     """
-    >>> a, b = (Entry(Group(label, ()), {0: value}) for label, value in (("A", 0.91), ("B", 0.9)))
-    >>> _difference("test_accuracy", Metric("test", "accuracy"), a, b)
+    >>> a, b = (Contender(Group(label, ()), {0: value}) for label, value in (("A", 0.91), ("B", 0.9)))
+    >>> _difference("test_accuracy", MetricColumn("test", "accuracy"), a, b)
     '1.00 points above'
     """
     ahead = abs(first.mean - behind.mean)
@@ -102,7 +102,7 @@ def _difference(key: str, metric: Metric, first: Entry, behind: Entry) -> str:
     return f"{100 * ahead:.2f} points {side}" if metric.percent else f"{ahead:.3g} {side}"
 
 
-def _beyond(first: Entry, behind: Entry) -> bool | None:
+def _beyond(first: Contender, behind: Contender) -> bool | None:
     """Whether the interval of the differences, taken seed by seed, leaves out 0; None where there are too few seeds."""
     seeds = first.values.keys() & behind.values.keys()
     paired = [first.values[seed] - behind.values[seed] for seed in seeds]

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedax.errors import FedaxError
 from fedax.report.chart_data import payload
-from fedax.report.columns import AXES, STRUCTURE, Metric, parse
+from fedax.report.columns import AXES, STRUCTURE, MetricColumn, parse
 from fedax.report.summary import Group, columns, rows
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
@@ -43,7 +43,9 @@ def draw(groups: Sequence[Group], sweep: dict[str, Any] | None = None, *, wide: 
     numbers = payload(list(groups))
     titles = columns(rows(groups))
     metrics = {
-        key: parse(key) for key in titles if key in STRUCTURE or (parse(key) or Metric("", "", "std")).statistic == ""
+        key: parse(key)
+        for key in titles
+        if key in STRUCTURE or (parse(key) or MetricColumn("", "", "std")).statistic == ""
     }
     found: dict[str, Any] = {}
     with matplotlib.rc_context(LOOK):
@@ -82,7 +84,7 @@ def _look(place: int) -> dict[str, Any]:
     return {"color": OKABE_ITO[place % len(OKABE_ITO)], "linestyle": DASHES[(place + again) % len(DASHES)]}
 
 
-def _curves(numbers: dict[str, Any], key: str, metric: Metric | None, axis: str, wide: bool) -> Any:
+def _curves(numbers: dict[str, Any], key: str, metric: MetricColumn | None, axis: str, wide: bool) -> Any:
     """The mean over seeds against rounds or costs, in a band from the lowest seed to the highest."""
     there = [(i, curve) for i, curve in enumerate(numbers["curves"]) if key in curve["y"] and axis in curve["x"]]
     if not there or all(len(curve["x"][axis]) < 2 for _, curve in there):
@@ -111,7 +113,7 @@ def _curves(numbers: dict[str, Any], key: str, metric: Metric | None, axis: str,
     return figure
 
 
-def _title(key: str, metric: Metric | None) -> str:
+def _title(key: str, metric: MetricColumn | None) -> str:
     if metric is None:
         return STRUCTURE[key]
     return f"Personal {metric.title.lower()}" if metric.personal else metric.title

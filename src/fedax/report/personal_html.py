@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from fedax.report.columns import Metric
+from fedax.report.columns import MetricColumn
 from fedax.report.markup import best, cell, swatch
 from fedax.report.personal_table import protocol, worth
 from fedax.report.summary import Group
@@ -36,7 +36,7 @@ def protocol_tables(groups: Sequence[Group], *, comparable: bool = True) -> str:
         tables = ""
         for who in worth(here):
             inside = [line for line in here if line["group"] == who]
-            about = Metric("test", metric)
+            about = MetricColumn("test", metric)
             caption = f"{CLIENTS[who]}: test {about.words}{', %' if about.percent else ''}, {at}"
             tables += _table(caption, inside, named, f"test_{metric}", comparable)
         if tables:

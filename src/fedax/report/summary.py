@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedax.evaluation.metrics import main
-from fedax.report.columns import COUNTERS, PARTS, STRUCTURE, Metric, number, parse
+from fedax.report.columns import COUNTERS, PARTS, STRUCTURE, MetricColumn, number, parse
 from fedax.runs.reading import RecordedRun, read
 
 #: Fields that may differ between runs of one setting.
@@ -196,7 +196,7 @@ def _lower(title: str) -> str:
     return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 
-def short(metric: Metric) -> str:
+def short(metric: MetricColumn) -> str:
     """A column's title, without whose model it is."""
     part = "" if metric.part == "test" else f"{metric.part} "
     unit = ", %" if metric.percent else ""

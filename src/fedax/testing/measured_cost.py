@@ -9,7 +9,7 @@ import jax
 from fedax.algorithms.base import Algorithm
 from fedax.client.cost import Cost, cost
 from fedax.client.device_data import Data
-from fedax.client.plan import Work, make_plan
+from fedax.client.plan import RoundWork, make_plan
 from fedax.client.round import Client
 from fedax.testing.problems import WIDE, WIDE_DIMENSION, regression
 from fedax.vectors import Vector
@@ -30,7 +30,7 @@ class Costs:
 def wide_client(algorithm: Algorithm, steps: int = STEPS) -> Client:
     """A client with four rows, minibatches of two, and a model of `WIDE_DIMENSION` parameters."""
     federation = regression(0, sizes=(4, 4), dimension=WIDE_DIMENSION)
-    plan, taken = make_plan(federation, Work(rounds=1, local_steps=steps, batch_size=2), cohort=None)
+    plan, taken = make_plan(federation, RoundWork(rounds=1, local_steps=steps, batch_size=2), cohort=None)
     data = Data.of(federation.arrays, federation.train, taken)
     return Client(WIDE, plan, data, 0, jax.random.key(0), 0, algorithm.composite)
 

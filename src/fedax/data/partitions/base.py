@@ -84,7 +84,24 @@ class IID(Partition):
 
 
 @dataclass(frozen=True)
-class DirichletSize(Partition):
+class ByDirichlet(Partition):
+    """A partition by draws from a Dirichlet distribution, after which clients are filled up to `min_rows`."""
+
+    alpha: float
+    min_rows: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_alpha(self.alpha)
+        check_count("min_rows", self.min_rows, 1)
+
+    def check(self, arrays: Mapping[str, Array], rows: int) -> None:
+        super().check(arrays, rows)
+        check_min_rows(self.min_rows, self.clients, rows)
+
+
+@dataclass(frozen=True)
+class DirichletSize(ByDirichlet):
     """Rows dealt out at random, in numbers proportional to one draw from Dir(alpha, ..., alpha).
 
     The clients differ in size alone. Those that the draw leaves below `min_rows` are filled up from the
@@ -100,18 +117,6 @@ class DirichletSize(Partition):
     >>> federation.train.count.sum(), federation.train.count.min() >= 5
     (np.int64(100), np.True_)
     """
-
-    alpha: float
-    min_rows: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_alpha(self.alpha)
-        check_count("min_rows", self.min_rows, 1)
-
-    def check(self, arrays: Mapping[str, Array], rows: int) -> None:
-        super().check(arrays, rows)
-        check_min_rows(self.min_rows, self.clients, rows)
 
     def assign(self, arrays: Mapping[str, Array], rows: int, rng: np.random.Generator) -> list[Array]:
         count = apportion(rows, dirichlet(self.alpha, self.clients, rng))

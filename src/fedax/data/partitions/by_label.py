@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedax.data.checks import Array, check_count
-from fedax.data.partitions.base import Partition, check_alpha, check_min_rows
+from fedax.data.partitions.base import ByDirichlet, Partition, check_alpha, check_min_rows
 from fedax.data.partitions.dividing import (
     apportion,
     deal_labels,
@@ -168,7 +168,7 @@ class Shards(Partition):
 
 
 @dataclass(frozen=True)
-class Dirichlet(Partition):
+class Dirichlet(ByDirichlet):
     """For each label, the clients' shares of its rows are one draw from Dir(alpha, ..., alpha).
 
     A large `alpha` is close to equal shares; with a small one each label sits with one client. Clients that
@@ -185,18 +185,9 @@ class Dirichlet(Partition):
     (np.int64(100), np.True_)
     """
 
-    alpha: float
-    min_rows: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_alpha(self.alpha)
-        check_count("min_rows", self.min_rows, 1)
-
     def check(self, arrays: Mapping[str, Array], rows: int) -> None:
         super().check(arrays, rows)
         label_codes(arrays, self)
-        check_min_rows(self.min_rows, self.clients, rows)
 
     def assign(self, arrays: Mapping[str, Array], rows: int, rng: np.random.Generator) -> list[Array]:
         code = label_codes(arrays, self)

@@ -1,4 +1,4 @@
-"""A run's two moments, client by client: its last round, and the round that validation rows chose."""
+"""A run's two snapshots, client by client: its last round, and the round that validation rows chose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from fedax.algorithms.base import Algorithm, Context
 from fedax.algorithms.before_averaging import BeforeAveraging
-from fedax.algorithms.localised import Given, GivenComposite, Localised
+from fedax.algorithms.localised import GivenCompositeModel, GivenModel, Localised
 from fedax.algorithms.with_model_state import SharedWithOwnState, WithModelState, bare, clients_keep_state
 from fedax.engine.prepare import Prepared
 from fedax.engine.state import RunState, Snapshot, State
@@ -16,8 +16,8 @@ from fedax.evaluation import Measurement
 from fedax.evaluation.protocol import Clients, Floats, Moment
 
 
-def moments(run: Prepared, state: RunState) -> Clients:
-    """Every client's metrics at the run's moments: shared, localised and personal models, newcomers' too."""
+def snapshots(run: Prepared, state: RunState) -> Clients:
+    """Every client's metrics at the run's snapshots: shared, localised and personal models, newcomers' too."""
     last = Snapshot(state.round, state.server, dict(state.per_client))
     chosen = state.watch.best
     found = {"last": _moment(run, state, last)}
@@ -85,7 +85,7 @@ def localised(algorithm: Algorithm, steps: Any, round: int) -> Algorithm | None:
     if isinstance(algorithm, WithModelState):
         made: Any = WithModelState(Localised(base=base, steps=count), algorithm.keep)
     else:  # of the model alone, so that methods share the program
-        made = Localised(base=(GivenComposite if base.composite else Given)(lr=base.lr), steps=count)
+        made = Localised(base=(GivenCompositeModel if base.composite else GivenModel)(lr=base.lr), steps=count)
     now: Algorithm = made.at(Context(round=round, steps=count))
     return now
 
