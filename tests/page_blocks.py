@@ -126,7 +126,7 @@ def _run(command: str, where: str) -> None:
     from fedax.cli.app import invoke
 
     if command.startswith("fedax ") and not re.search(r"[|$<>&;]", command):
-        assert invoke(shlex.split(command)[1:]) == 0, f"{where}: {command}"
+        assert invoke(shlex.split(command, comments=True)[1:]) == 0, f"{where}: {command}"
         return
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     surroundings = os.environ | {"PATH": path}
