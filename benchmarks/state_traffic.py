@@ -5,7 +5,9 @@
 Each method does all that the one above does and one thing more. Medians and quartiles of a round's time over
 FedAvg's in the same repeat are printed and saved in results/state_traffic.json. Beside them the bare ways of a cohort's
 states on two devices, without any training: into the table of all clients that each device has, as the engine writes
-them; into one of the two tables; and from one device to the other.
+them; into one of the two tables; and from one device to the other. Last, the vectors alone: a round's local steps on
+both cores with nothing but y - a (y + s), where s is a number, one vector for all clients, or the client's own: that is
+what memory lets a step with one more vector take.
 """
 
 from __future__ import annotations
@@ -140,6 +142,48 @@ def ways(repeats: int, clients: int = 100, cohort: int = 10, rounds: int = 20) -
     return {name: quartiles(took) for name, took in found.items()}
 
 
+SHIFTS = ("a number", "one vector for all", "a vector of the client's own")
+
+
+def vectors(repeats: int, clients: int = 100, cohort: int = 10, steps: int = 20, rounds: int = 20) -> dict[str, Any]:
+    """Milliseconds a round of local steps y - a (y + s) on vectors of workload A's size, and nothing else."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("clients",))
+    size = 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10
+    who = jnp.asarray(np.arange(cohort) * 7 % clients)
+
+    def program(shift: str) -> Any:
+        def on_device(y: Any, table: Any) -> Any:
+            first = jax.lax.axis_index("clients") * (cohort // 2)
+
+            def client(place: Any, total: Any) -> Any:
+                r, j = place // (cohort // 2), place % (cohort // 2)
+                at = (who[first + j] + r) % clients if shift == SHIFTS[2] else 0
+                s = table[at, 0] if shift == SHIFTS[0] else jax.lax.dynamic_index_in_dim(table, at, 0, keepdims=False)
+                start = y + jnp.float32(1e-6) * place.astype(jnp.float32)
+                return total + jax.lax.fori_loop(0, steps, lambda _, v: v - jnp.float32(1e-3) * (v + s), start)
+
+            return jax.lax.fori_loop(0, rounds * (cohort // 2), client, jnp.zeros_like(y))[None]
+
+        specs = {"in_specs": (P(), P()), "out_specs": P("clients"), "check_vma": False}
+        return jax.jit(jax.shard_map(on_device, mesh=mesh, **specs))
+
+    everywhere = NamedSharding(mesh, P())
+    y = jax.device_put(np.ones(size, np.float32), everywhere)
+    table = jax.device_put(np.ones((clients, size), np.float32), everywhere)
+    found: dict[str, list[float]] = {shift: [] for shift in SHIFTS}
+    made = {shift: program(shift) for shift in SHIFTS}
+    for repeat in range(repeats + 1):
+        for shift, run in made.items():
+            began = time.perf_counter()
+            jax.block_until_ready(run(y, table))
+            if repeat:  # the first compiles
+                found[shift].append(1e3 * (time.perf_counter() - began) / rounds)
+    more = np.subtract(found[SHIFTS[2]], found[SHIFTS[0]]) / (steps * cohort / 2)  # ms of a step of one core
+    return {shift: quartiles(took) for shift, took in found.items()} | {
+        "GB/s a core of the client's own vector": quartiles((4e-6 * size / np.maximum(more, 1e-9)).tolist())
+    }
+
+
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description="What a stateful round costs, part by part.")
@@ -161,6 +205,9 @@ def main() -> None:
     table["states alone, ms a round"] = ways(repeats)
     for name, (low, middle, high) in table["states alone, ms a round"].items():
         print(f"states {name:25} {middle:6.2f} ms   ({low:.2f} to {high:.2f})")
+    table["vectors alone, ms a round"] = vectors(repeats)
+    for name, (low, middle, high) in table["vectors alone, ms a round"].items():
+        print(f"alone: {name:40} {middle:6.2f}   ({low:.2f} to {high:.2f})")
     RESULTS.write_text(json.dumps(table, indent=1) + "\n")
 
 

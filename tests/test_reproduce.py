@@ -12,6 +12,7 @@ import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 
@@ -503,6 +504,29 @@ def test_the_page_is_that_of_the_saved_results() -> None:
     assert (ROOT / "docs/reproductions.md").read_text() == page.page()
 
 
+def test_pictures_are_those_of_the_saved_results_and_small() -> None:
+    drawn = page.pictures()
+    assert sorted(drawn) == [name for name in ids() if any(saving.saved(name, scale) for scale in SCALES)]
+    for name, text in drawn.items():
+        assert (ROOT / f"docs/reproductions/{name}.svg").read_text() == text
+        assert ElementTree.fromstring(text).tag.endswith("svg")
+        assert len(text) < 20_000, name
+
+
+def test_the_page_counts_verdicts_and_gives_reasons() -> None:
+    first = page.page().split("\n## All of them")[0]
+    for scale in SCALES:
+        found = [page.outcome(load(name), scale) for name in ids()]
+        agree, order, rest = (found.count(kind) for kind in page.KINDS)
+        assert f"**{agree} agree** with the paper, **{order} stand in its order**, **{rest} do not**" in first
+    for name in ids():
+        for gap in load(name).gap:
+            assert gap.why in first
+            assert gap.evidence or gap.known_by in ("open", "scale"), gap.what
+        if not load(name).gap and "does not" in [page.outcome(load(name), scale) for scale in SCALES]:
+            assert name in first.split("No reason is known yet for")[1]
+
+
 def test_the_page_shows_every_number_that_was_measured() -> None:
     """Those that the paper prints beside ours, and those that its sentences are about."""
     sections = {text.split("\n", 1)[0]: text for text in page.page().split("\n## ")}
@@ -525,7 +549,8 @@ def test_saved_results_are_of_reproductions() -> None:
 
 def test_a_result_is_read_back_as_it_was(tmp_path: Path) -> None:
     numbers = {"a": Measured(math.inf), "b": Measured(1.5, 0.25, 3), "c": Measured(2.0)}
-    result = saving.ReproductionResult("apfl-fig2", "small", numbers, 2.0, {"jax": "1"}, "a note")
+    curves = {"2 classes": {"FedAvg": [(0.0, 0.125), (10.0, 0.9)]}}
+    result = saving.ReproductionResult("apfl-fig2", "small", numbers, 2.0, {"jax": "1"}, "a note", curves)
     (tmp_path / "r.json").write_text(json.dumps(result.as_json()))
     assert saving.read(tmp_path / "r.json") == result
     (tmp_path / "broken.json").write_text("{")

@@ -94,7 +94,7 @@ class MetricColumn:
     def heading(self) -> str:
         """In words, with whose model.
 
-        >>> Metric("test", "accuracy", personal=True).heading
+        >>> MetricColumn("test", "accuracy", personal=True).heading
         'Own models: test accuracy'
         """
         return f"Own models: {self.title[0].lower()}{self.title[1:]}" if self.personal else self.title

@@ -112,7 +112,9 @@ class Judgement:
             agree, order = (sum(row.verdict == v for row in rows) for v in ("agrees", "same order"))
             words.append(f"{agree} of {len(rows)} figures agree" + (f", {order} in the same order" if order else ""))
         if claims:
+            unsure = sum(one.holds is True and one.clear is False for one in claims)
             words.append(f"{sum(one.holds is True for one in claims)} of {len(claims)} claims hold")
+            words[-1] += f", {unsure} of them within the spread" * bool(unsure)
         if self.missing:
             words.append(f"{self.missing} not measured")
         return "; ".join(words)

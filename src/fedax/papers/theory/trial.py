@@ -80,7 +80,9 @@ def trial(
 
 
 def _times(lr: Any, factor: float) -> Any:
-    return dataclasses.replace(lr, initial=lr.initial * factor) if isinstance(lr, Schedule) else lr * factor
+    if isinstance(lr, Schedule):
+        return dataclasses.replace(lr, initial=_times(lr.initial, factor))
+    return float(f"{lr * factor:.12g}")  # 0.9, and not 0.8999999999999999
 
 
 def _train_loss(result: Any) -> float:
