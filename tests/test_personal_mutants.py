@@ -180,7 +180,7 @@ VARIANTS = [
 def examine(cls, method, more):
     """What the recursion in NumPy says of a class."""
     follow, numbers, choices = METHODS[method]
-    told = numbers | {k: v for k, v in more.items() if v == "first"}
+    told = numbers | {k: v for k, v in more.items() if v in ("first", "two-steps", "server")}
     (check,) = check_algorithm(
         cls(**numbers, **choices, **more), checks=["reference"], reference=lambda task: follow(task, **told)
     ).checks
