@@ -337,7 +337,7 @@ class Counts(fedax.FedAvg):
         (IgnoresWeights, "aggregation", "IgnoresWeights.aggregate counts places of weight 0, where there is no client"),
         (Sums, "aggregation", "Sums.aggregate depends on the scale of the weights: "),
         (Shrinks, "aggregation", "Shrinks.aggregate does not give the upload that all clients agree on: "),
-        (GivesAll, "aggregation", "GivesAll.aggregate gives "),
+        (GivesAll, "aggregation", "GivesAll.aggregate ("),
         (
             IgnoresTheSeed,
             "keys",

@@ -10,6 +10,7 @@ from flax import linen as nn
 import fedax
 from conftest import vector
 from fedax.errors import FedaxError
+from fedax.problem.check_data import check_data
 
 OPTIONS = {"rounds": 3, "local_steps": 2, "batch_size": 4}
 
@@ -129,7 +130,7 @@ def test_the_next_token_and_positions_that_are_left_out():
     y[:2, 3:] = -100
     asked = fedax.Problem((lambda key, x: jnp.zeros(()), lambda w, x: x + w), loss="next_token", metrics=["perplexity"])
     batch = {"x": jnp.asarray(z), "y": jnp.asarray(y)}
-    asked.check(jnp.zeros(()), {"x": z, "y": y})
+    check_data(asked, jnp.zeros(()), {"x": z, "y": y})
     records = asked.records(jnp.zeros(()), batch)
     logs = z[:, :-1] - np.log(np.exp(z[:, :-1]).sum(-1, keepdims=True))
     after = y[:, 1:]
@@ -142,6 +143,6 @@ def test_the_next_token_and_positions_that_are_left_out():
     parts = [metric.statistic_of(np.asarray(records["perplexity"])[rows]) for rows in (slice(1), slice(1, 4))]
     assert metric.merged(parts) == pytest.approx(np.exp(losses[counted].mean()), rel=1e-5)
     with pytest.raises(FedaxError, match="label -1 in 'y' is outside the model's range 0 to 6"):
-        asked.check(jnp.zeros(()), {"x": z, "y": np.where(y == -100, -1, y)})
+        check_data(asked, jnp.zeros(()), {"x": z, "y": np.where(y == -100, -1, y)})
     with pytest.raises(FedaxError, match="next_token needs outputs for two positions a row or more"):
-        asked.check(jnp.zeros(()), {"x": z[:, 0], "y": y[:, 0]})
+        check_data(asked, jnp.zeros(()), {"x": z[:, 0], "y": y[:, 0]})

@@ -52,9 +52,9 @@ class FedProx(Algorithm):
     )
 
     def step(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> Any:
-        way = x_i - x
-        pull = self.mu * way if self.norm == "squared" else self.mu / maximum(norm(way), TINY) * way
-        return x_i - self.lr * (oracle.grad(x_i) + pull)
+        if self.norm == "plain":
+            return x_i - self.lr * (oracle.grad(x_i) + self.mu / maximum(norm(x_i - x), TINY) * (x_i - x))
+        return x_i - self.lr * (oracle.grad(x_i) + self.mu * (x_i - x))
 
     def finish(self, x_i: Vector, oracle: Any, x: Vector, client: Any, ctx: Context) -> tuple[Vector, Any]:
         return x_i - x, client

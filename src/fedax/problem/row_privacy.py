@@ -48,7 +48,7 @@ class RowPrivacy:
     RowPrivacy(clip=1.0, noise=1.1, delta=1e-05)
     >>> RowPrivacy.of(clip=0)
     Traceback (most recent call last):
-    fedax.errors.FedaxError: gradients: dp: clip is 0: it must be a number above 0
+    fedax.errors.FedaxError: gradients: dp: clip must be a number above 0, not 0
     """
 
     clip: Annotated[float, Gt(0)]
