@@ -54,9 +54,7 @@ def _support(leaves: list[Array], truth: Array | None, zero: float) -> dict[str,
     if len(leaves) == 1 and leaves[0].ndim == 2 and min(leaves[0].shape) > 1:
         row["rank"] = float(np.sum(np.linalg.svd(leaves[0], compute_uv=False) > zero))
     if truth is not None and truth.size != flat.size and truth.size == len(truth) * flat.size:
-        return _means(
-            [_support(leaves, own, zero) for own in truth]
-        )  # each client has its own truth: the mean over them
+        return _means([_support(leaves, own, zero) for own in truth])  # a truth for each client: the mean over them
     if truth is not None and truth.size == flat.size:
         real = np.abs(truth.ravel()) > zero
         hits = float(np.sum(found & real))

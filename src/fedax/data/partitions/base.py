@@ -1,4 +1,4 @@
-"""A partition: a rule that divides one dataset's rows among clients; and those rules that look at no labels."""
+"""A partition, the rule that divides one dataset's rows among clients, and the partitions that use no labels."""
 
 from __future__ import annotations
 
