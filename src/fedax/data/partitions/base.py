@@ -167,7 +167,7 @@ def check_alpha(alpha: object) -> None:
 
 
 def check_min_rows(min_rows: int, clients: int, rows: int) -> None:
-    """`min_rows` rows a client are there.
+    """Raise unless there are `min_rows` rows for each client.
 
     >>> check_min_rows(3, clients=2, rows=6)
     """

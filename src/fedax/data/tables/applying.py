@@ -26,7 +26,7 @@ TRUE, FALSE = frozenset(("true", "yes", "t", "y", "1", "1.0")), frozenset(("fals
 DAY = 86400e9  # nanoseconds
 LARGEST = 1e18  # a value beyond this is a slip, whatever the column
 LARGE = 1e9  # no value below this is a slip
-FAR = 1e6  # and a large value is one if it is this many times what nine in ten cells stay below
+FAR = 1e6  # and a large value is a slip if it is this many times the 90th percentile of the cells
 NUMERIC = ("number", "boolean", "date")
 
 
