@@ -56,7 +56,7 @@ def compare(
     fedax compare experiment.toml --budget floats      floats sent, up and down
 
     \b
-    Every method tuned first, on validation rows, with a seed that is not reported:
+    Every method tuned first, on validation rows and an unreported seed:
     fedax compare experiment.toml --tune                       over a grid
     fedax compare experiment.toml --tune optuna --trials 50    in its ranges
     fedax compare experiment.toml --tune --by auc              by any metric
@@ -65,7 +65,7 @@ def compare(
     A grid of your own, in the \\[tune] table:
         lr = \\[0.01, 0.03, 0.1]           for every method that has it
         FedProx.mu = \\[0.01, 0.1, 1]      for one method, by its label
-        seed = 100                       default: the smallest that is not reported
+        seed = 100                       default: the smallest unreported one
     """
     overrides = overrides_of(settings, log, state_budget)
     if budget is not None:
