@@ -267,7 +267,7 @@ def test_an_averaged_output_needs_equal_work():
     federation = fedax.Federation.from_clients([rows(i, 1, n, 20, TRUTH).client(0) for i, n in enumerate((30, 12))])
     problem = fedax.Problem(LINEAR, loss="squared", regularizer=L1(0.2))
     options = {"rounds": 1, "local_epochs": 1, "batch_size": 4}
-    words = r"local_epochs=1 gives clients 3 to 8 local steps: FedDualAvg\(.*average=True.*\) needs equally many of all"
+    words = r"local_epochs=1 gives clients 3 to 8 local steps: FedDualAvg\(.*average=True.*\) needs the same number"
     with pytest.raises(fedax.FedaxError, match=words):
         fedax.simulate(problem, federation, fedax.FedDualAvg(lr=0.05, average=True), **options)
 

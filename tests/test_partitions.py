@@ -488,7 +488,7 @@ TWO = numbered(np.arange(20) % 2)
         (lambda: Pathological(2, 3, 3, 4).divide(TWO), "labels is 3: the data have 2 labels"),
         (
             lambda: Pathological(2, 1, 6, 9).divide(numbered([0] * 5 + [1] * 15)),
-            "min_rows is 6: with 1 labels a client, the rarest of 5 rows, the data do not allow so many",
+            "min_rows is 6: with 1 labels a client, the rarest of 5 rows, the data do not have that many",
         ),
         (lambda: ByColumn(column="writre").divide({**TWO, "writer": TWO["y"]}), "did you mean 'writer'?"),
         (lambda: ByColumn(column="w").divide(TWO), "unknown column 'w': Allowed: x, y"),

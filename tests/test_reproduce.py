@@ -420,7 +420,7 @@ def test_a_sweep_method_by_method(tmp_path: Path) -> None:
 def test_what_if(made: Made, tmp_path: Path) -> None:
     changes = ("--set", "algorithm.FedAvg.lr=0.001", "--set", "rounds=2")
     said = type_(tmp_path, "--part", "all", *changes)
-    assert "- Set anew: algorithm.FedAvg.lr = 0.001. - Set anew: rounds = 2." in said
+    assert "- Changed: algorithm.FedAvg.lr = 0.001. - Changed: rounds = 2." in said
     runs = {kind: tmp_path / f"runs/digits-two-small/all/runs/{kind}-seed0" for kind in ("fedavg", "localonly")}
     tables = {kind: json.loads((run / "experiment.json").read_text()) for kind, run in runs.items()}
     plain = json.loads((made.out / "all/runs/localonly-seed0/experiment.json").read_text())
@@ -483,7 +483,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch
             ["apfl-table2", "--set", "algorithm.FedAvg.rl=3"],
             "algorithm.0: unknown field of FedAvg 'rl': did you mean 'lr'?",
         ),
-        (["apfl-table2", "--set", "rounds=3", "--save"], "--set is 'rounds=3': a result with fields set anew"),
+        (["apfl-table2", "--set", "rounds=3", "--save"], "--set is 'rounds=3': a result with changed fields"),
         (["thesis-bias", "--set", "rounds=3"], "--set rounds: thesis-bias is no experiment"),
     ],
 )

@@ -221,7 +221,7 @@ def test_what_has_ended_gets_its_report_alone(type_: Fedax) -> None:
     Path("out/report.html").unlink()
     before = {path.name: path.stat().st_mtime_ns for path in Path("out").iterdir()}
     said = type_("resume", "out")
-    assert said == (0, "out has come to its end: only its report is written anew\nReport: out/report.html\n", "")
+    assert said == (0, "out has come to its end: only its report is written again\nReport: out/report.html\n", "")
     after = {path.name: path.stat().st_mtime_ns for path in Path("out").iterdir()}
     assert {name: when for name, when in after.items() if name != "report.html"} == before
 

@@ -331,7 +331,7 @@ def test_a_rate_that_training_rows_prefer_is_taken_and_applied(tmp_path, capsys,
     assert invoke(["advise", str(file), "--apply"]) == 0
     shown = capsys.readouterr().out
     found = float(re.search(r"FedAvg: lr = (\S+) is taken: after 10 rounds, training loss", shown).group(1))
-    assert "10 rounds favour large rates" in shown
+    assert "so short a run as 10 rounds favours large rates" in shown
     assert "local_steps = 4, rounds = 20, as they were" in shown
     lr = read(tmp_path / "slow-advised.toml").algorithm[0].options["lr"]
     assert lr == {"kind": "exponential", "initial": found, "decay": 0.99}

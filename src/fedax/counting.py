@@ -24,12 +24,12 @@ _ACTIVE: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("tally", 
 
 
 def active() -> Tally | None:
-    """The tally that counts now, if any."""
+    """The current tally, or None."""
     return _ACTIVE.get()
 
 
 def took(gradients: int, *, full: bool) -> None:
-    """Note gradients, if anyone counts."""
+    """Add gradients to the current tally, if there is one."""
     tally = _ACTIVE.get()
     if tally is None:
         return
@@ -41,7 +41,7 @@ def took(gradients: int, *, full: bool) -> None:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Tally]:
-    """Count what is taken inside.
+    """Count the gradients taken within the block.
 
     >>> with counted() as tally:
     ...     took(1, full=False)
@@ -58,7 +58,7 @@ def counted() -> Iterator[Tally]:
 
 @contextlib.contextmanager
 def times(factor: int) -> Iterator[None]:
-    """What is taken inside counts `factor` times."""
+    """Gradients taken within the block count `factor` times."""
     tally = _ACTIVE.get()
     assert tally is not None
     tally.factor *= factor

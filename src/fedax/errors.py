@@ -20,7 +20,7 @@ class FedaxError(ValueError):
 
 
 class DivergedError(FedaxError):
-    """Training met NaN or infinity; `round` is the first bad round, `result` what was good before it."""
+    """Training met NaN or infinity; `round` is the first bad round, `result` the result of the rounds before it."""
 
     def __init__(self, message: str, *, round: int, result: Any = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""How much memory something takes, against what there is, before any of it is asked for."""
+"""Checks that something fits the available memory before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def available() -> int | None:
 
 
 def check_memory(what: str, size: float) -> None:
-    """Raise if something takes more memory than there is.
+    """Raise if something takes more memory than is available.
 
-    what: the thing with the field that makes it so large, as the subject of the sentence.
+    what: the subject of the error's sentence, with the field that determines the size.
 
     >>> check_memory("hidden is [10 ** 12]: the model", 4e12)
     Traceback (most recent call last):

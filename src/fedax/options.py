@@ -1,7 +1,7 @@
-"""Options by their types: what a field may be is said once, where it is declared, and checked from there.
+"""Options checked by their types: a field's allowed values are declared once, as its type.
 
-A field's type says what is allowed: `Count`, a Literal, bool, a number between bounds, or any of them or None. The same
-types are what experiment files are checked by.
+A type is `Count`, a Literal, bool, a number between bounds, or any of them or None. Experiment files are checked by the
+same types.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_options(made: Any) -> None:
 
 
 def check_value(name: str, hint: Any, value: Any) -> None:
-    """Raise one sentence if a value is not what a type allows; types that say nothing of values allow all."""
+    """Raise one sentence if a type does not allow a value; other types than those of this module allow all values."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         kinds = [kind for kind in inside if kind is not type(None)]
@@ -101,7 +101,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def made_of(kind: type, given: Mapping[str, Any]) -> Any:
-    """A dataclass of options by name; one that there is not, or that is missing, is one sentence.
+    """A dataclass from options by name; an unknown or a missing option raises one sentence.
 
     >>> @dataclasses.dataclass
     ... class Work:

@@ -1,7 +1,7 @@
-"""Names from outside: "mymodule:Name" and "path/to/file.py:Name" stand for what Fedax does not have itself.
+"""Names from outside: "mymodule:Name" and "path/to/file.py:Name" stand for classes and functions of the user's own.
 
-A module is found from the current directory too. A file is imported once, under a name of its own that follows from
-where it is: whoever names it again gets the same classes and functions, so compiled programs are found again.
+A module is looked for in the current directory too. A file is imported once, under a module name that follows from its
+path: naming it again gives the same classes and functions, so compiled programs are reused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def is_outside(name: object) -> bool:
 
 
 def load(name: str, kind: str, check: Callable[[Any], bool], advice: str) -> Any:
-    """What a name from outside stands for; a FedaxError of one sentence if it is not there, or of another kind.
+    """The object that a name from outside stands for; a FedaxError of one sentence if it is missing or of another kind.
 
-    kind: what is asked for, in one word.
-    check: whether an object is of that kind.
-    advice: what makes it one.
+    kind: the kind of object that is needed, in one word.
+    check: a function that says whether an object is of that kind.
+    advice: what an object of that kind must be, for the error.
 
     >>> load("math:sqrt", "function", callable, "it must be callable")(4.0)
     2.0
@@ -64,7 +64,7 @@ def load(name: str, kind: str, check: Callable[[Any], bool], advice: str) -> Any
 
 
 def call(name: str, function: Callable[..., Any], options: Mapping[str, Any], **offered: Any) -> Any:
-    """Call what a name stands for with a table's options, and with what is offered if it takes it.
+    """Call the object that a name stands for with a table's options, and with those offered arguments that it takes.
 
     >>> call("mine:make", lambda width, outputs: (width, outputs), {"width": 3}, outputs=2, seed=0)
     (3, 2)
@@ -93,7 +93,7 @@ def call(name: str, function: Callable[..., Any], options: Mapping[str, Any], **
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What a function or a class takes; the fields that Flax adds to every module are left out.
+    """The arguments that a function or a class takes; the fields that Flax adds to every module are left out.
 
     >>> [p.name for p in parameters(lambda a, b=1: a)]
     ['a', 'b']
@@ -107,7 +107,7 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def beside(table: Any, folder: Path) -> Any:
-    """A table of an experiment file whose "file.py:Name" are found from where the experiment is, if not from here.
+    """A table of an experiment file with each "file.py:Name" found from its directory, if not from the current one.
 
     >>> beside({"name": "FedAvg", "lr": 0.1}, Path("experiments"))
     {'name': 'FedAvg', 'lr': 0.1}
@@ -165,7 +165,7 @@ def _importing(what: str, folder: Path) -> Iterator[None]:
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
-    """Whether a module or a part of it made something, as far as that is known."""
+    """Whether an object's class or function comes from a module or a part of it, as far as that is known."""
     home = getattr(value, "__module__", None) or module.__name__
     return home == module.__name__ or home.startswith(module.__name__ + ".")
 

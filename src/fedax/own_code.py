@@ -26,7 +26,7 @@ _LIBRARIES = tuple(
 
 @contextmanager
 def telling_whose() -> Iterator[None]:
-    """Whatever a user's own function raises within becomes one sentence that names it, and so does a lack of memory.
+    """Within the block, an exception of a user's own function or a lack of memory becomes one sentence that names it.
 
     >>> def mine():
     ...     raise KeyError("weights")
@@ -48,7 +48,7 @@ def telling_whose() -> Iterator[None]:
 
 
 def place(error: BaseException) -> str | None:
-    """The user's function and line that an exception comes from, or None where no code of theirs took part.
+    """The user's function and line that an exception comes from, or None if no code of the user's took part.
 
     >>> try:
     ...     int("x")
@@ -90,7 +90,7 @@ def _plain(name: str) -> str:
 
 
 def words(error: BaseException) -> str:
-    """The kind of an exception and the first line that it says.
+    """The type of an exception and the first line of its message.
 
     >>> words(ValueError("no such thing\\nat all"))
     'ValueError: no such thing'

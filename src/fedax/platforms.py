@@ -1,7 +1,7 @@
-"""What the engine's choices depend on, by the kind of device that JAX computes on.
+"""The constants that the engine's choices depend on, by the kind of device that JAX computes on.
 
-On a CPU floats that stay in a core's cache are what counts, and `fedax.kernels` has the forms that XLA runs fastest
-there; the numbers are measured (`benchmarks/choices.py`). An accelerator is quick when it has much to do at once:
+On a CPU it matters that floats stay in a core's cache, and `fedax.kernels` has the forms that XLA runs fastest there;
+the numbers are measured (`benchmarks/choices.py`). An accelerator is fast when it has much to do at once:
 clients are batched as long as their steps fit a share of its memory, and all operations are XLA's own. No accelerator
 was at hand, so its numbers are chosen and not measured (docs/performance.md).
 """
@@ -23,13 +23,13 @@ class Platform:
     near: int  #: floats of local steps that are batched together, unless memory says otherwise
     made: int  #: floats of clients that are made at a time
     threaded: float  #: parameters from which one device's matrix products keep the machine busy by themselves
-    large: float  #: parameters from which copying them in every step shows,
-    heavy: float  #: unless a step takes so many floats for each: then only compiling takes longer, three times
+    large: float  #: parameters from which copying them in every step costs time,
+    heavy: float  #: unless a step computes this many floats for each: then only compiling takes longer
     evaluated_rows: int  #: rows of an evaluation at a time
     gradient_rows: int  #: rows that a full local gradient takes at a time
     own_memory: bool  #: devices have memory of their own
-    batch_share: float = 0.0  #: of a device's memory, for the steps of clients that are batched together
-    hold_share: float = 0.0  #: of a device's memory, for rows, and for clients' states
+    batch_share: float = 0.0  #: the share of a device's memory for the steps of clients that are batched together
+    hold_share: float = 0.0  #: the share of a device's memory for rows, and as much for clients' states
 
 
 CPU = Platform(
@@ -80,7 +80,7 @@ def current() -> Platform:
 
 @functools.cache
 def device_memory() -> int | None:
-    """The bytes that programs may take of a device's memory, the least of all devices; None where it does not say."""
+    """The bytes of memory that programs may take on any device, None where JAX does not know."""
     found = [stats.get("bytes_limit") for device in jax.local_devices() if (stats := device.memory_stats())]
     return min((int(limit) for limit in found if limit), default=None)
 

@@ -44,7 +44,7 @@ def _mix(h: jax.Array) -> jax.Array:
 
 
 def _root(n: jax.Array) -> jax.Array:
-    """The least even number from 4 on whose square is at least n, exact for n up to 2^31."""
+    """The smallest even number from 4 on whose square is at least n, exact for n up to 2^31."""
     a = jnp.ceil(jnp.sqrt(n.astype(jnp.float32))).astype(jnp.uint32)
     a = jnp.where((a - 1) * (a - 1) >= n, a - 1, a)
     a = jnp.where(a * a < n, a + 1, a)
@@ -53,7 +53,7 @@ def _root(n: jax.Array) -> jax.Array:
 
 @jax.jit
 def shuffled(key: jax.Array, index: jax.Array, n: Any) -> jax.Array:
-    """Where a random permutation of {0, ..., n-1} takes each index (0 <= index < n < 2^31).
+    """The images of indices under a random permutation of {0, ..., n-1} (0 <= index < n < 2^31).
 
     `key` is one key, or one for each index.
 
@@ -88,7 +88,7 @@ def shuffled(key: jax.Array, index: jax.Array, n: Any) -> jax.Array:
 
 
 def draw_cohort(seed: Any, round: Any, clients: int, cohort: int) -> jax.Array:
-    """The round's clients: `cohort` of them, drawn without replacement; all in their order if that is all."""
+    """The round's clients: `cohort` of them, drawn without replacement; all in their order if that is everybody."""
     if cohort == clients:
         return jnp.arange(clients, dtype=jnp.int32)
     drawn: jax.Array = shuffled(key_for(seed, COHORT, round), jnp.arange(cohort), clients)
@@ -97,7 +97,7 @@ def draw_cohort(seed: Any, round: Any, clients: int, cohort: int) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnames=("most",))
 def ranked(word: jax.Array, index: jax.Array, n: Any, most: int = FEW) -> jax.Array:
-    """Where a random permutation of {0, ..., n-1}, n <= most, takes each index; `word` is 32 bits for each index.
+    """The images of indices under a random permutation of {0, ..., n-1}, n <= most; `word` has 32 bits for each index.
 
     The hash is a bijection of 32 bits, so no two indices have the same and ranks are a permutation.
 
@@ -118,7 +118,7 @@ def draw_rows(
     """The row numbers [steps, batch] of a client's round: reshuffled epochs, or drawn with replacement.
 
     Epochs follow one another without a gap: a batch that reaches the end of one is completed from the next.
-    The draw is a function of the key and the count; that least <= count <= most only saves work.
+    The draw is a function of the key and the count alone; the bounds least <= count <= most only save work.
     """
     count = jnp.asarray(count, jnp.int32)
     if sampling == "iid":
@@ -129,7 +129,7 @@ def draw_rows(
     rows = jnp.zeros_like(position)
     if least <= FEW:
         few, epochs = min(most, FEW), (steps * batch - 1) // least + 1
-        if epochs * few <= 2 * steps * batch:  # nearly all ranks are asked for: cheaper at once
+        if epochs * few <= 2 * steps * batch:  # nearly all ranks are needed: computing all at once is cheaper
             rows = _ranks(_epoch_word(key, jnp.arange(epochs)), count, few)[epoch, jnp.minimum(index, few - 1)]
         else:
             rows = ranked(_epoch_word(key, epoch), index, count, few)

@@ -9,17 +9,17 @@ clients is about twice as fast for small models. The count can be set only befor
 A run may be spread over several processes, on one machine or on many: each is started alike, with FEDAX_COORDINATOR,
 the address and port of the first, FEDAX_PROCESSES, how many there are, and FEDAX_PROCESS, its own number from 0 on.
 The tasks of one `srun` are found by JAX's own detection of Slurm. Clients are divided over the processes (see
-`fedax.client.shares`), and process 0 alone writes files and speaks. What depends on the clock or on the user is decided
-by process 0 (`agreed`).
+`fedax.client.shares`), and process 0 alone writes files and prints. Process 0 decides everything that depends on the
+clock or on the user (`agreed`).
 
 Compiled programs are kept by JAX's persistent compilation cache, in the directory `programs` of FEDAX_CACHE or of the
 user's own cache, which may be emptied at any time. Machine code is for one kind of processor and of accelerator, and
 JAX's own key does not name the processor, so each kind has a directory of its own. Some versions of XLA take their own
-programs for another machine's and say so at length when they read one (github.com/jax-ml/jax, 38445): the first launch
-with a directory reads a small program back and listens, and leaves the cache off where that is not silent.
-FEDAX_COMPILE_CACHE=1 turns it on anywhere, 0 off; whoever has set JAX's own directory keeps that. JAX writes entries in
-place: one that was cut short or damaged, or is being written by another process, cannot be read and is compiled anew,
-without a word; so are all where the directory cannot be written.
+programs for another machine's and print long warnings when they read one (github.com/jax-ml/jax, 38445): the first
+launch with a directory reads a small program back, and leaves the cache off if that prints anything.
+FEDAX_COMPILE_CACHE=1 turns the cache on anywhere, 0 turns it off; a directory set in JAX itself stays. JAX writes
+entries in place: an entry that was cut short or damaged, or is being written by another process, cannot be read and is
+compiled again without a warning; so are all if the directory cannot be written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pathlib import Path
 from fedax.errors import FedaxError, LostProcessError
 
 CPUINFO = Path("/proc/cpuinfo")
-# what Gloo and JAX's coordination service say when they cannot reach a process
+# the words of Gloo and of JAX's coordination service when they cannot reach a process
 _GONE = re.compile(r"Gloo|NCCL|Connection (reset|closed|refused)|coordination service|DEADLINE_EXCEEDED|UNAVAILABLE")
 log = logging.getLogger("fedax")
 
@@ -64,7 +64,7 @@ def cores() -> int:
 
 
 def use_all_cores() -> None:
-    """Ask JAX for one CPU device a core, unless it is in use already or was told a number."""
+    """Ask JAX for one CPU device a core, unless JAX is in use already or the user has set a number."""
     asked = os.environ.get("FEDAX_DEVICES", "")
     if asked and (not asked.isdigit() or int(asked) < 1):
         raise FedaxError(f"FEDAX_DEVICES must be a whole number from 1 on, not {asked!r}")
@@ -111,7 +111,7 @@ def join_processes() -> None:
 
 
 def _asked() -> tuple[str, str, str]:
-    """The coordinator, the number of processes and the number of this one, as the environment says."""
+    """The coordinator, the number of processes and the number of this one, from the environment."""
     coordinator, processes, process = (
         os.environ.get(name, "") for name in ("FEDAX_COORDINATOR", "FEDAX_PROCESSES", "FEDAX_PROCESS")
     )
@@ -119,13 +119,13 @@ def _asked() -> tuple[str, str, str]:
 
 
 def _slurm_tasks() -> int:
-    """How many tasks the `srun` has that this process is one of."""
+    """The number of tasks of the `srun` that started this process."""
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "")
     return int(tasks) if tasks.isdigit() and "SLURM_PROCID" in os.environ else 1
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that writes files and speaks, of several that run or are about to."""
+    """Whether this process is the one that writes files and prints, of all processes of the run."""
     if "jax" in sys.modules:
         import jax
 
@@ -136,7 +136,7 @@ def is_main_process() -> bool:
 
 
 def process_count() -> int:
-    """How many processes the run has that this one belongs to, or is about to belong to.
+    """The number of processes of the run that this process belongs to, or is about to join.
 
     >>> process_count()
     1
@@ -152,7 +152,7 @@ def process_count() -> int:
 
 @contextlib.contextmanager
 def noticing_losses() -> Iterator[None]:
-    """Say in one sentence that another process of the run is gone, where work with it fails."""
+    """Within the block, a failure to reach another process of the run becomes one sentence."""
     try:
         yield
     except Exception as error:
@@ -166,7 +166,7 @@ def noticing_losses() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Keep from the screen what libraries print while it lasts: Gloo greets every process that it meets."""
+    """Hide the output of libraries within the block: Gloo prints a line for every process that it meets."""
     sys.stdout.flush()
     before, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -179,7 +179,7 @@ def unheard() -> Iterator[None]:
 
 
 def agreed(value: int) -> int:
-    """What process 0 says, for all to do the same; they must all ask at the same place.
+    """The value of process 0, given to all processes; all must call this at the same place.
 
     >>> agreed(3)
     3
@@ -208,8 +208,8 @@ def keep_programs() -> None:
     made_by = f"{jax.__version__} {jaxlib_version} {machine}{_accelerators()}"
     kind = hashlib.sha256(made_by.encode()).hexdigest()[:12]
     folder = user_cache() / "programs" / kind
-    with contextlib.suppress(OSError):  # no place to keep them: they are compiled anew
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # what is in there is run
+    with contextlib.suppress(OSError):  # no place to keep them: they are compiled again
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # programs in it are executed: its owner alone may write
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -238,14 +238,14 @@ def _machine() -> str:
 
 
 def _silent(noted: Path) -> bool:
-    """Whether XLA reads a kept program without a word, as was noted or is found out now."""
+    """Whether XLA reads a kept program without printing anything, as noted before or found out now."""
     if not noted.exists():
         noted.write_text("" if _said_on_reading() else "yes")
     return bool(noted.read_bytes())
 
 
 def _said_on_reading() -> bytes:
-    """What comes on the error stream while a small program is kept and read back."""
+    """The text on the error stream while a small program is written and read back."""
     import jax
 
     sys.stderr.flush()

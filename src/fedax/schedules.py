@@ -1,7 +1,7 @@
 """Rates that change over rounds and local steps.
 
 A learning rate is a number or a `Schedule`. The engine puts the current number in its place before it
-calls a method, so method code says `self.lr` and never asks what time it is.
+calls a method, so method code reads `self.lr` and does not depend on the round or the step.
 `per="round"` counts communication rounds, `per="step"` counts a client's local steps over all rounds,
 t = round * steps + step.
 """
@@ -44,7 +44,7 @@ def register(cls: Any, leaves: list[str], static: list[str]) -> None:
 
 
 def _check_decay(value: Any, low: float, high: float, interval: str) -> None:
-    """Refuse what is no number, and a plain number outside; a traced one passes."""
+    """Raise unless the value is a number in the interval; a traced number passes."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, str | bool | list | tuple | dict | None) or (plain and not low <= value <= high):
         raise FedaxError(f"decay must be a number in {interval}, not {value!r}")

@@ -85,7 +85,7 @@ def invoke(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     except (Exception, SystemExit) as error:
         if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # who read the screen has seen enough, as `| head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader closed the pipe, as `| head` does
             return leave(FAILED)
         if isinstance(error, SystemExit) and _completes(arguments):
             return int(error.code or 0)
@@ -103,7 +103,7 @@ def _completes(arguments: Sequence[str]) -> bool:
 
 
 def leave(code: int) -> int:
-    """The exit code after an error; of several processes one does not wait for the others, who may be gone."""
+    """The exit code after an error. One of several processes does not wait for the others, which may have ended."""
     from fedax.runtime import process_count
 
     if process_count() > 1:
@@ -160,7 +160,7 @@ def _fedax(
     [bold]fedax advise experiment.toml[/bold]     step sizes, with the theorem they come from
     [bold]fedax theory bias[/bold]                a theorem measured and drawn
     [bold]fedax flower new DIR[/bold]             the same over a real network, on Flower
-    [bold]fedax check module:Class[/bold]         is a method of your own what it says it is?
+    [bold]fedax check module:Class[/bold]         does your own method keep its claims?
     """
 
 
@@ -170,11 +170,12 @@ def list_(
         str,
         typer.Argument(
             help="algorithms, datasets, models, losses, partitions, regularizers, metrics, aggregations, schedules or "
-            "gradients; all if left out."
+            "gradients. Default: all of them."
         ),
     ] = "",
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[module:Name]...", help="Your own, as an experiment names them.")
+        list[str] | None,
+        typer.Argument(metavar="[module:Name]...", help="Names of your own code, as in an experiment."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -227,11 +228,13 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The page on all of them. Default, of several: report.html here."),
+        typer.Option("--out", metavar="FILE", help="A page on all of them. Default for several: ./report.html."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write report.html of runs and comparisons anew, finished or not; of several, one page on all of them as well.
+    """Write report.html again in each directory of a run or a comparison, whether it has finished or not.
+
+    With several directories, write one page on all of them as well.
 
     \b
     fedax report runs/demo

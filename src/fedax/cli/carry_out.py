@@ -1,4 +1,4 @@
-"""What the commands that run an experiment share: settings from options, progress, the end."""
+"""What the commands that run an experiment share: settings from options, progress, reports and the exit code."""
 
 from __future__ import annotations
 

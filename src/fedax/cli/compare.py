@@ -23,7 +23,9 @@ def compare(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="gradients|floats|rounds", help="What every method has the same of."),
+        typer.Option(
+            "--budget", metavar="gradients|floats|rounds", help="What every method may spend equally much of."
+        ),
     ] = None,
     tune: Annotated[
         str | None,
@@ -33,7 +35,7 @@ def compare(
         int | None, typer.Option("--trials", metavar="N", min=1, help="Settings of each method that Optuna tries.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="METRIC", help="What tuning goes by, such as auc, rmse or loss.")
+        str | None, typer.Option("--by", metavar="METRIC", help="The metric to tune by, such as auc, rmse or loss.")
     ] = None,
     state_budget: Budget = None,
     processes: Processes = None,
@@ -49,12 +51,12 @@ def compare(
     fedax compare experiment.toml --set algorithm.FedProx.mu=1   one, by its label
 
     \b
-    Every method with what the first one uses in the file's rounds:
-    fedax compare experiment.toml --budget gradients   of single rows
-    fedax compare experiment.toml --budget floats      sent, up and down
+    Every method may spend what the first one spends in the file's rounds:
+    fedax compare experiment.toml --budget gradients   gradients of single rows
+    fedax compare experiment.toml --budget floats      floats sent, up and down
 
     \b
-    Every method at its best, by validation rows and a seed that is not reported:
+    Every method tuned first, on validation rows and an unreported seed:
     fedax compare experiment.toml --tune                       over a grid
     fedax compare experiment.toml --tune optuna --trials 50    in its ranges
     fedax compare experiment.toml --tune --by auc              by any metric
@@ -63,7 +65,7 @@ def compare(
     A grid of your own, in the \\[tune] table:
         lr = \\[0.01, 0.03, 0.1]           for every method that has it
         FedProx.mu = \\[0.01, 0.1, 1]      for one method, by its label
-        seed = 100                       default the least that is not reported on
+        seed = 100                       default: the smallest unreported one
     """
     overrides = overrides_of(settings, log, state_budget)
     if budget is not None:

@@ -1,4 +1,4 @@
-"""Where the command line prints, and how its tables look; by itself, so that what only prints loads nothing else."""
+"""The console that the command line prints to, and its tables. A command that only prints loads nothing else."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def table(
 ) -> Table:
     """A table of plain words, without bars between its columns: on a narrow terminal the words need the room.
 
-    right: columns of numbers. whole: columns that stay on one line. spare: columns that a narrow terminal does
-    without, and the caption says so.
+    right: columns of numbers. whole: columns that stay on one line. spare: columns that a narrow terminal leaves
+    out; the caption then names them.
     """
     narrow = console().width < WIDE
     shown = [place for place, column in enumerate(columns) if not (narrow and column in spare)]

@@ -85,8 +85,9 @@ def info(
     name: Annotated[str, typer.Argument(help="A dataset by name, or a table of your own.", show_default=False)],
     debug: Debug = False,
 ) -> None:
-    """Show a dataset's arrays, labels, files and source. Nothing is downloaded. Of a table of your own: what each
-    column is, what becomes of it, and all that is wrong.
+    """Show a dataset's arrays, labels, files and source. Nothing is downloaded.
+
+    For a table of your own, show what each column is, what becomes of it, and every problem in it.
 
     \b
     fedax data info cifar10

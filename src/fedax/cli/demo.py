@@ -6,9 +6,9 @@ from fedax.cli.carry_out import carry_out
 from fedax.cli.options import Debug, Out, Quiet
 
 ABOUT = (
-    "Twenty clients hold 2 of the 10 handwritten digits each. A client trains on about nine rows, few on purpose: who "
-    "has little data gains from the others. FedAvg and SCAFFOLD train one shared model, APFL a personal model for "
-    "each client besides, LocalOnly none together: it is what federation has to beat."
+    "Twenty clients hold 2 of the 10 handwritten digits each. A client trains on about nine rows, few on purpose: a "
+    "client with little data gains from the others. FedAvg and SCAFFOLD train one shared model, APFL a personal model "
+    "for each client besides; with LocalOnly each client trains alone: it is what federation has to beat."
 )
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fedax.experiments import Outcome, Swept
 
-_LONG = re.compile(r"\S{200,}")  # a word that says no more when it is shown whole
+_LONG = re.compile(r"\S{200,}")  # a word too long to be worth showing whole
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 
 class Ended(Exception):
-    """A command that has said all there is to say, and ends with this exit code."""
+    """A command that has printed everything ends with this exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -33,7 +33,7 @@ def fail(message: str, code: int) -> int:
 
 
 def goes_on(folder: Path) -> str:
-    """How to go on with what was stopped.
+    """The sentence that says how to go on with what was stopped.
 
     >>> goes_on(Path("runs/first"))
     '`fedax resume runs/first` goes on'

@@ -37,7 +37,7 @@ def export(
     \b
     fedax export runs/demo --to results.csv         every evaluated round
     fedax export runs/demo --to results.parquet     the same
-    fedax export runs/demo --table --to table.csv   a line a method, over seeds
+    fedax export runs/demo --table --to table.csv   a line for each method
     fedax export runs/demo --to table.tex           that table, with booktabs
 
     \b
@@ -106,7 +106,7 @@ def _model(folders: list[Path], to: Path) -> None:
 
 
 def _torch(folders: list[Path], to: Path) -> str:
-    """Write a run's model as a state dict; how it is loaded."""
+    """Write a run's model as a state dict; return the line that loads it."""
     from fedax.engine.result import load
     from fedax.experiments.resuming import recall
     from fedax.model_state import parted

@@ -17,7 +17,7 @@ def figures(
         typer.Argument(metavar="RUN...", help="Directories of runs, comparisons or sweeps.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the figures go.")] = Path("figures"),
-    wide: Annotated[bool, typer.Option("--wide", help="As wide as a page, 6.8 in; else a column, 3.3 in.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="As wide as a page (6.8 in), not a column (3.3 in).")] = False,
     debug: Debug = False,
 ) -> None:
     """Draw curves, clients and heat maps as PDF and PNG, sized for a paper.

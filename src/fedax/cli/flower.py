@@ -43,10 +43,13 @@ def new(
 @app.command()
 def worker(
     address: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="What the SuperNode was given as --host and --port.")
+        str, typer.Argument(metavar="HOST:PORT", help="The SuperNode's address: its --host and --port.")
     ],
     root_certificates: Annotated[
-        Path | None, typer.Option("--root-certificates", metavar="FILE", help="Where the SuperNode serves with TLS.")
+        Path | None,
+        typer.Option(
+            "--root-certificates", metavar="FILE", help="The authority's certificate, if the SuperNode uses TLS."
+        ),
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The processes of one run on this machine: the same command once more in each, and an end as they end."""
+"""`--processes`: start the same command in several processes on this machine, and end as they end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def launched(arguments: Sequence[str], processes: int | None) -> bool:
 
 
 def _start(arguments: Sequence[str], count: int, heard: Sequence[IO[bytes] | None]) -> list[subprocess.Popen[bytes]]:
-    """One process a number; the first has this one's screen, what the others say goes to files."""
+    """Start a process for each number. The first prints to this screen, the others to files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -62,7 +62,7 @@ def _start(arguments: Sequence[str], count: int, heard: Sequence[IO[bytes] | Non
 
 @contextlib.contextmanager
 def _ended_together(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Let Ctrl-C, which all of them get, be theirs; and leave none behind."""
+    """Leave Ctrl-C to the processes, which all receive it; kill those that are left at the end."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGTERM, _terminated)
     try:
         yield
@@ -79,7 +79,7 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def _watch(started: Sequence[subprocess.Popen[bytes]]) -> int | None:
-    """Wait until all have ended; the number of the first that failed, whose end the others have a while to notice."""
+    """Wait until all have ended; the number of the first that failed. The others have a while to notice its end."""
     first, since = None, 0.0
     while any(process.poll() is None for process in started):
         failed = [number for number, process in enumerate(started) if process.returncode]
@@ -93,9 +93,9 @@ def _watch(started: Sequence[subprocess.Popen[bytes]]) -> int | None:
 
 
 def _explain(first: int, started: Sequence[subprocess.Popen[bytes]], heard: Sequence[IO[bytes] | None]) -> int:
-    """Say why the first that failed did, unless it had the screen and said so itself; the exit code."""
+    """Print why the first failed process failed, unless it has printed that itself; the exit code."""
     code, file = started[first].returncode or 0, heard[first]
-    if code < 0 and (started[0].returncode or 0) > 0:  # it has said that another ended
+    if code < 0 and (started[0].returncode or 0) > 0:  # the first has printed that another ended
         return FAILED
     if code < 0:
         name = signal.Signals(-code).name

@@ -18,8 +18,10 @@ app = typer.Typer(
 )
 
 Suite = Annotated[str, typer.Option("--suite", metavar="quick|full", help="quick: bundled and generated data alone.")]
-Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results are, and are added to.")]
-Names = Annotated[str | None, typer.Option("--tasks", metavar="A,B", help="Some tasks alone, or TOML files of tasks.")]
+Folder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="The directory that results are read from and added to.")
+]
+Names = Annotated[str | None, typer.Option("--tasks", metavar="A,B", help="Only these tasks, or TOML files of tasks.")]
 HERE = Path("leaderboard")
 
 
@@ -29,7 +31,7 @@ def run(
     tasks: Names = None,
     methods: Annotated[str | None, typer.Option("--methods", metavar="A,B", help="Some methods alone.")] = None,
     out: Folder = HERE,
-    minutes: Annotated[float | None, typer.Option("--minutes", metavar="N", help="Stop after so many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option("--minutes", metavar="N", help="Stop after N minutes.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -127,7 +129,7 @@ def page(
         "leaderboard.md"
     ),
     results: Annotated[
-        Path | None, typer.Option("--results", metavar="DIR", help="Of a run; default those that come with Fedax.")
+        Path | None, typer.Option("--results", metavar="DIR", help="A run's results. Default: those in Fedax.")
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -18,7 +18,7 @@ from fedax.outside import is_outside, load, parameters
 
 
 def show(kind: str = "", names: Sequence[str] = ()) -> None:
-    """Print the tables of one kind, or of all; of names from outside, their rows alone."""
+    """Print the tables of one kind or of all; with names of one's own code, only their rows."""
     if is_outside(kind):
         kind, names = "", [kind, *names]
     if kind and kind not in KINDS:
@@ -36,7 +36,7 @@ def show(kind: str = "", names: Sequence[str] = ()) -> None:
 
 
 def _kind_of(name: str) -> str:
-    """What a name from outside stands for, by its class; a function, by what it takes."""
+    """The kind of a name from outside: a class shows it by its base, a function by its arguments."""
     from fedax.algorithms import Algorithm
     from fedax.data import Partition
     from fedax.evaluation.metrics import Metric
@@ -97,7 +97,7 @@ def _known_costs(methods: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     state = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     kept = user_cache() / "costs.json"
     known: dict[str, Any] = {}
-    with contextlib.suppress(FedaxError):  # damaged: measured anew
+    with contextlib.suppress(FedaxError):  # damaged: measured again
         known = read_json(kept) or {}
     if known.get("state") != state or known.get("costs", {}).keys() != methods.keys():
         known = {"state": state, "costs": {name: _costs(cls) for name, cls in methods.items()}}
@@ -114,7 +114,7 @@ def _costs(cls: Any) -> tuple[str, str, str]:
 
     try:
         found = costs(make(cls))
-    except Exception:  # a method of the user's own that is not ready yet is listed all the same
+    except Exception:  # a method that does not run yet is listed without its costs
         return "?", "?", "?"
     return found.kept, f"{found.down}, {found.up}", found.gradients
 
@@ -261,7 +261,7 @@ KINDS: dict[str, Callable[[Sequence[str]], Table]] = {
 
 
 def kind(cls: Any) -> str:
-    """What a method is for: one shared model, a model a client, a regularizer.
+    """What a method is for: one shared model, a model for each client, a regularizer.
 
     >>> from fedax.algorithms import APFL
     >>> kind(APFL)

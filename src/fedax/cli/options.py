@@ -12,7 +12,7 @@ from fedax.errors import FedaxError
 File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_default=False)]
 Set = Annotated[
     list[str],
-    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field anew, such as algorithm.lr=0.05; repeatable."),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change a field, such as algorithm.lr=0.05; repeatable."),
 ]
 Out = Annotated[
     Path | None,

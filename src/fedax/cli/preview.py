@@ -27,12 +27,12 @@ def preview(
         str, Option(metavar="NAME", help="How rows are divided; see `fedax list partitions`.")
     ] = "IID",
     clients: Annotated[int | None, Option(help="How many clients. [default: 10, or all of a column]")] = None,
-    alpha: Annotated[float | None, Option(help="The Dirichlet partitions: the smaller, the less alike.")] = None,
-    labels: Annotated[int | None, Option(help="ByLabel, Pathological: labels a client.")] = None,
-    per_client: Annotated[int | None, Option(help="Shards: shards a client.")] = None,
+    alpha: Annotated[float | None, Option(help="Dirichlet partitions: the smaller, the more clients differ.")] = None,
+    labels: Annotated[int | None, Option(help="ByLabel, Pathological: labels of each client.")] = None,
+    per_client: Annotated[int | None, Option(help="Shards: shards of each client.")] = None,
     min_rows: Annotated[int | None, Option(help="The fewest rows of a client.")] = None,
     max_rows: Annotated[int | None, Option(help="Pathological: the most rows of a client.")] = None,
-    column: Annotated[str | None, Option(help="ByColumn: the array that says whose a row is.")] = None,
+    column: Annotated[str | None, Option(help="ByColumn: the array that names each row's client.")] = None,
     rotation: Annotated[float | None, Option(help="FeatureShift: degrees.")] = None,
     noise: Annotated[float | None, Option(help="FeatureShift: standard deviation.")] = None,
     settings: Annotated[
@@ -40,7 +40,7 @@ def preview(
         Option("--set", metavar="OPTION=VALUE", help="An option of the dataset, such as preset=thesis-II; repeatable."),
     ] = [],  # noqa: B006
     seed: Annotated[int, Option(metavar="N", help="Of the partition.")] = 0,
-    out: Annotated[Path | None, Option(metavar="FILE", help="A picture besides: .html or .png.")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Also write this picture: .html or .png.")] = None,
     debug: Debug = False,
 ) -> None:
     """Show a heat map of labels by client, the clients' sizes, and how much they differ.

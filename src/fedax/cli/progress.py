@@ -51,7 +51,7 @@ def watch(console: Console, quiet: bool) -> Iterator[Progress]:
 
 @contextmanager
 def _exports_shown(progress: Progress) -> Iterator[None]:
-    """Say that a PyTorch module is exported, for it takes seconds."""
+    """Say that a PyTorch module is being exported, which takes seconds."""
     log = logging.getLogger("fedax.models.torch")
     before = log.level
     handler = logging.Handler()
@@ -66,14 +66,14 @@ def _exports_shown(progress: Progress) -> Iterator[None]:
 
 
 class Metrics(ProgressColumn):
-    """The latest metrics; where there is no room for all of them they are cut, and nothing else is."""
+    """The latest metrics: the one column that a narrow terminal cuts."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields["metrics"], no_wrap=True, overflow="ellipsis")
 
 
 class Clock(ProgressColumn):
-    """How long a run still takes; when that is over, or not known yet, how long it has taken."""
+    """The time that a run still takes; before that is known, and after the run, the time it has taken."""
 
     max_refresh = 0.5
 
@@ -85,12 +85,12 @@ class Clock(ProgressColumn):
 
 
 class Lines(Progress):
-    """One plain line for each run that ended, and one a minute on the run under way: how far, how long still."""
+    """One plain line for each run that ended, and one a minute on the current run: its progress and the time left."""
 
     def __init__(self) -> None:
         self.rounds = 0
         self.metrics = ""
-        self.first: tuple[float, int] | None = None  # when this run had done so many rounds: what compiled is past
+        self.first: tuple[float, int] | None = None  # a time after compilation, and the rounds done by then
         self.spoke = 0.0
 
     def say(self, sentence: str) -> None:
@@ -199,12 +199,12 @@ def duration(seconds: float) -> str:
 
 
 def name(run: Run) -> str:
-    """How a run is called on the screen."""
+    """A run's name on the screen."""
     return run.title or f"{run.label}, seed {run.seed}"
 
 
 def again(run: Run, round: int) -> str:
-    """Where a run goes on."""
+    """The line that says from which round a run goes on."""
     return f"{name(run)}: {f'goes on after round {round}' if round else 'starts over, it has no checkpoint'}"
 
 

@@ -23,15 +23,21 @@ def recommend(
     out: Out = None,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", metavar="'N UNIT'", help="A run's gradients or floats, or the search's minutes."),
+        typer.Option("--budget", metavar="'N UNIT'", help="Gradients or floats of each run, or minutes of the search."),
     ] = None,
     methods: Annotated[
         str | None, typer.Option("--methods", metavar="A,B", help="Try these instead of all methods that fit.")
     ] = None,
     personal: Annotated[bool, typer.Option("--personal", help="Look for a model for each client.")] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="METRIC", help="What decides, such as auc or loss.")] = None,
-    trials: Annotated[int, typer.Option("--trials", metavar="N", min=1, help="Settings of each method.")] = 9,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="Seeds of the final.")] = 5,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="METRIC", help="The metric that decides, such as auc or loss.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, help="How many settings of each method to try.")
+    ] = 9,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, help="How many seeds each finalist runs with.")
+    ] = 5,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:

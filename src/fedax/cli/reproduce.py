@@ -24,19 +24,19 @@ def reproduce(
         str, typer.Option("--scale", metavar="SCALE", help="small, or paper: exactly as printed.")
     ] = "small",
     seeds: Annotated[
-        int | None, typer.Option("--seeds", metavar="N", min=1, help="So many seeds in place of the table's.")
+        int | None, typer.Option("--seeds", metavar="N", min=1, help="Run N seeds, not the reproduction's number.")
     ] = None,
     part: Annotated[
         list[str] | None,
-        typer.Option("--part", metavar="NAME", help="Only this part of it, such as one cell; may be given again."),
+        typer.Option("--part", metavar="NAME", help="Only this part, such as one cell of a table; repeatable."),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="LABEL", help="Only this method; may be given again."),
+        typer.Option("--method", metavar="LABEL", help="Only this method; repeatable."),
     ] = None,
     settings: Set = [],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where to. Default: runs/<id>-<scale>.")
+        Path | None, typer.Option("--out", metavar="DIR", help="A directory for results. Default: runs/<id>-<scale>.")
     ] = None,
     save: Annotated[bool, typer.Option("--save", help="Keep the result with those that come with Fedax.")] = False,
     page: Annotated[
@@ -55,7 +55,7 @@ def reproduce(
     fedax reproduce apfl-fig2                       at small scale: minutes
     fedax reproduce apfl-fig2 --scale paper         as printed: hours
     fedax reproduce apfl-fig2 --seeds 5
-    fedax reproduce apfl-fig2 --part "2 classes"    of several settings, one
+    fedax reproduce apfl-fig2 --part "2 classes"    one of several settings
     fedax reproduce apfl-fig2 --method SCAFFOLD --out runs/scaffold
     fedax reproduce apfl-fig2 --set algorithm.SCAFFOLD.lr=0.02 --out runs/what-if
 
@@ -77,7 +77,7 @@ def reproduce(
         return
     if save and settings:
         raise FedaxError(
-            f"--set is {settings[0]!r}: a result with fields set anew is not the paper's, so leave out --save"
+            f"--set is {settings[0]!r}: a result with changed fields is not the paper's, so leave out --save"
         )
     where = out or Path("runs") / f"{name}-{chosen}"
     some = (part or [], method or [], assignments(settings))
@@ -182,7 +182,7 @@ def show(
     if numbers := behind(reproduction, scale, measured):
         say.print(table("Behind the claims", ("what", "ours"), numbers, right=["ours"]))
     departures = reproduction.departing(scale, seeds(measured))
-    departures += [f"Set anew: {field} = {value}." for field, value in changes]
+    departures += [f"Changed: {field} = {value}." for field, value in changes]
     if departures:
         say.print("Departures from the paper:", style="bold")
     for words in departures:

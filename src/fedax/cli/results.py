@@ -87,7 +87,7 @@ COLUMNS = (
 
 
 def show_protocol(console: Console, runs: Sequence[Path]) -> None:
-    """Where clients have models of their own: those beside the shared ones, and whom they help."""
+    """The personal models beside the shared ones, and the clients that they help; for methods that make them."""
     found = report.groups(report.read_all(runs))
     metric, lines = report.protocol(found)
     if not lines:

@@ -20,13 +20,13 @@ def resume(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Go on with what did not come to its end, from the last checkpoint, to the same bits.
+    """Go on from the last checkpoint with what did not finish; the results are the same to the bit.
 
     \b
     fedax resume runs/first            a run that was stopped, or killed
     fedax resume runs/demo             a comparison: runs that never began, too
     fedax resume runs/grid             a sweep: settings that are done are kept
-    fedax resume runs/large --processes 4    as many as it began with
+    fedax resume runs/large --processes 4    as many processes as it began with
 
     \b
     How often a run writes a checkpoint, in the experiment:
@@ -49,5 +49,5 @@ def resume(
     if not is_main_process():
         return
     if not outcome.worked:
-        print(f"{run} has come to its end: only its report is written anew")
+        print(f"{run} has come to its end: only its report is written again")
     (conclude_sweep if swept else conclude)(outcome)

@@ -21,7 +21,7 @@ def sweep(
         typer.Option("--method", metavar="LABEL", help="Sweep this method of the file alone; repeatable."),
     ] = [],  # noqa: B006
     by: Annotated[
-        str | None, typer.Option("--by", metavar="METRIC", help="What decides, such as auc, rmse or loss.")
+        str | None, typer.Option("--by", metavar="METRIC", help="The metric that decides, such as auc, rmse or loss.")
     ] = None,
     state_budget: Budget = None,
     processes: Processes = None,

@@ -82,4 +82,4 @@ def _gaps(columns: Sequence[Column]) -> list[str]:
         return []
     total = sum(c.missing for c in some)
     names = ", ".join(f"{c.name!r} {c.missing:,}" for c in some[:20]) + (" ..." if len(some) > 20 else "")
-    return [f'{total:,} cells are missing: {names}; missing = "fill" fills them in, "flag" says where besides']
+    return [f'{total:,} cells are missing: {names}; missing = "fill" fills them in, "flag" also marks where']

@@ -26,10 +26,11 @@ File = Annotated[Path, typer.Argument(help="The experiment, a TOML file.", show_
 def advise(
     experiment: File,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Write the experiment anew, with the proposed hyper-parameters.")
+        bool, typer.Option("--apply", help="Write a copy of the experiment with the proposed values.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to. Default: <name>-advised.toml beside it.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The copy's file. Default: <name>-advised.toml beside it."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -75,7 +76,7 @@ def advise(
         if method is not None and one is not None:
             print(f"{type(method).__name__}: {one.why}")
     if (one := next(filter(None, tried), None)) is not None:
-        print(f"These runs look at training rows alone; {one.rounds} rounds favour large rates.")
+        print(f"These runs use training rows alone, and so short a run as {one.rounds} rounds favours large rates.")
     if apply:
         _write(experiment, target, own, tried, work, constants)
 
@@ -124,7 +125,7 @@ def work_of(experiment: Experiment, federation: Any) -> Work:
 
 
 def methods_of(experiment: Experiment) -> list[Algorithm | None]:
-    """Each of an experiment's methods as it is made, its choices with it; None for each that has no theorem."""
+    """Each of an experiment's methods, with the choices of its table; None for each that has no theorem."""
     from fedax.papers.theory.advice import has_theorem
 
     made = [table.build() for table in experiment.algorithm]
@@ -196,8 +197,8 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
     columns = ("method", "settings", "theorem", "bound", "largest term", "local steps*")
     console().print(table(title, columns, rows))
     print(
-        f"* the largest number a round, at the same {work.K * work.R} local steps in all, whose bound is at most twice "
-        "that of one local step a round, and at most half of which comes of averaging rarely"
+        f"* the most local steps a round, out of {work.K * work.R} in all, for which the bound is at most twice the "
+        "bound with one local step a round, and at most half of it is due to averaging rarely"
     )
     for proposal in found:
         for words in proposal.unmet:

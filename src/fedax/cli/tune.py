@@ -1,4 +1,4 @@
-"""`--tune` of `fedax compare`: each method tuned before the runs, and what came of it on the screen."""
+"""`--tune` of `fedax compare`: tune each method before the runs, and show the settings found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW = ("grid", "optuna")
 
 
 class WithTune(TyperCommand):
-    """A command whose `--tune` may stand alone: then it is the grid."""
+    """A command whose `--tune` may stand without a value, which means "grid"."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         follows = [*args, ""][1:]

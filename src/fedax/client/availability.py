@@ -2,8 +2,9 @@
 
 A client may be there with a probability in every round (`share`, or one for each client), by a schedule of rounds on
 and off that starts somewhere else for each client, or by a Markov chain. All of it is a function of (seed, round).
-The cohort is drawn from those that are there, as many as there are. One that drops out takes part in nothing: its
-upload is lost, and its state stays as it was. A slow client takes a share of the local steps.
+The cohort is drawn from the clients that are there; if they are fewer than the cohort, all of them take part. A client
+that drops out changes nothing: its upload is lost, and its state stays as it was. A slow client takes a share of the
+local steps.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class Availability:
     """When clients are there, and what they manage.
 
     share: the probability that a client is there in a round, in (0, 1]; or one for each client.
-    on, off: or a schedule, rounds that a client is there and away in turn, each client from a point of its own.
-    leave, come: or a Markov chain, the probability that one who is there is away in the next round, and the reverse.
-    drop_out: the probability that one who was drawn is gone before it has answered, in [0, 1).
+    on, off: or a schedule: a client is there for `on` rounds, then away for `off`; clients start at different points.
+    leave, come: or a Markov chain: the probability that a client who is there leaves before the next round, and that
+    one who is away comes back.
+    drop_out: the probability that a client of the cohort is gone before it has answered, in [0, 1).
     slow: the share of clients that are slow, in [0, 1]; speed: the share of the local steps that they take, in (0, 1].
 
     >>> Availability(on=3)
@@ -72,7 +74,7 @@ class Availability:
         return self.drop_out > 0 or any(given is not None for given in (self.share, self.on, self.leave))
 
     def check(self, clients: int) -> None:
-        """Raise if it is not for this many clients."""
+        """Raise if `share` lists probabilities for another number of clients."""
         if isinstance(self.share, tuple) and len(self.share) != clients:
             raise FedaxError(f"share has {len(self.share)} probabilities and there are {clients} clients that train")
 
@@ -92,7 +94,7 @@ class Presence:
     """Who is there in each round of a run."""
 
     def __init__(self, asked: Availability, seed: int, clients: int, *, needs_all: bool = False) -> None:
-        """needs_all: a round counts only with its whole cohort; else it is passed over."""
+        """needs_all: a round whose cohort is not complete is passed over."""
         self.asked, self.seed, self.clients, self.needs_all = asked, seed, clients, needs_all
         self._chain: tuple[int, Mask] | None = None  # the Markov chain's state in a round
 
@@ -121,7 +123,7 @@ class Presence:
         leave, come = self.asked.leave, self.asked.come
         assert leave is not None
         assert come is not None
-        if self._chain is None or self._chain[0] > round:  # as in the long run
+        if self._chain is None or self._chain[0] > round:  # it begins in its stationary distribution
             self._chain = 0, self._uniform(_PHASE, 0) < come / (come + leave)
         at, there = self._chain
         while at < round:
@@ -135,7 +137,7 @@ class Presence:
         return np.random.default_rng([self.seed, purpose, round]).random(self.clients)
 
     def drawn(self, round: int, order: NDArray[np.int32], cohort: int) -> NDArray[np.int32]:
-        """The first `cohort` clients of an order who are there; ~c at the place of one who is not or who drops out."""
+        """The first `cohort` clients of an order that are there; ~c for one that drops out, ~0 at places left over."""
         there = self.there(round)
         found = order[there[order]][:cohort]
         found = np.where(self.stays(round)[found], found, ~found)

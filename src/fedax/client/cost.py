@@ -18,7 +18,7 @@ from fedax.errors import FedaxError
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one client's round costs: floats each way, floats kept until the next, gradients by where they are taken."""
+    """What one client's round costs: floats sent each way, floats kept for the next, gradients by kind of batch."""
 
     down: int
     up: int
@@ -60,7 +60,7 @@ def cost(client: Client, algorithm: Algorithm, x0: Any) -> Cost:
 
 
 def _check_aggregate(algorithm: Algorithm, upload: Any) -> None:
-    """Refuse a rule that cannot take the method's uploads, or makes something else than one upload of them."""
+    """Refuse a rule that cannot take the method's uploads, or that does not make one upload of them."""
     rule = algorithm.aggregate
     if rule == "mean":
         return

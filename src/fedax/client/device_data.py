@@ -69,33 +69,33 @@ class Data:
         return lambda index: {name: array[start + index] for name, array in self.arrays.items()}
 
     def specs(self, mesh: Mesh) -> Any:
-        """How it lies over a mesh: the same on all devices, or its arrays divided over the processes."""
+        """How the rows lie over a mesh: the same on all devices, or divided over the processes."""
         if not self.divided:
             return P()
         lies: dict[str, Any] = {"arrays": shares.over_processes(mesh), "start": P(), "count": P(), "steps": P()}
         return dataclasses.replace(self, **lies)
 
-    # -- what a call of a program needs; `Disk` has the same for rows that are not on the devices ----
+    # -- the data for one call of a program; `Disk` has the same methods for rows that are not on the devices ----
 
     @property
     def at_once(self) -> int:
-        """How many clients may be in one call."""
+        """The largest number of clients in one call."""
         return len(self.count)
 
     def traced(self, look: Callable[[Data], T], plan: Plan) -> T:
-        """What `look` finds out by tracing a client's round."""
+        """What `look` returns: a function that traces a client's round on these data."""
         return look(self)
 
     def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
-        """What some clients need in a round."""
+        """The data that the clients `who` use in a round."""
         return self
 
     def some(self, who: Any, at_most: int | None = None, also: Any = None) -> tuple[Data, Any]:
-        """What some clients need, and where their rows `also` begin."""
+        """The data of the clients `who`, and where each one's rows in the ranges `also` begin, if these are given."""
         return self, None if also is None else also.start
 
     def blocks(self, blocks: Any, multiple: int) -> Iterator[tuple[dict[str, Any], Any]]:
-        """Blocks of row numbers, a part at a time, with the arrays that they are numbers of."""
+        """The arrays and the blocks of row numbers in them, a part at a time."""
         yield self.arrays, blocks
 
 
@@ -165,7 +165,7 @@ class Disk:
         return _largest(self.rows)
 
     def traced(self, look: Callable[[Data], T], plan: Plan) -> T:
-        """What `look` finds out by tracing a client's round; whether it looks at its minibatches alone is noted."""
+        """What `look` returns; notes whether the traced round reads its minibatches alone."""
         made = Data.of({name: array[:1] for name, array in self.arrays.items()}, self.rows, self.steps)
         if plan.batch is not None and plan.max_steps * plan.batch < plan.max_rows:
             with contextlib.suppress(NotDrawn):
@@ -175,7 +175,7 @@ class Disk:
         return look(made)
 
     def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
-        """What the clients at the places `who` need in a round."""
+        """The data that the clients at the places `who` use in a round."""
         who = shares.client_at(who)
         if self.drawn:
             return self._minibatches(plan, seed, round, np.asarray(who))
@@ -201,9 +201,9 @@ class Disk:
         return placed
 
     def some(self, who: Any, at_most: int | None = None, also: Rows | None = None) -> tuple[Data, Array]:
-        """The training rows of some clients, with their rows `also` beside them, and where the latter begin.
+        """The training rows of the clients `who`, with their rows in the ranges `also`, and where the latter begin.
 
-        at_most: the largest number of clients in such a call; all calls then have arrays of one size.
+        at_most: the largest number of clients in any call, so that all calls have arrays of one size.
         """
         who = np.unique(np.asarray(who))
         parts = [self.rows] if also is None else [self.rows, also]
@@ -225,9 +225,9 @@ class Disk:
         return data, starts[-1]
 
     def blocks(self, blocks: Array, multiple: int) -> Iterator[tuple[dict[str, Any], Array]]:
-        """Blocks of row numbers [blocks, rows], as many at a time as fit, as rows and their numbers among these.
+        """Read blocks of row numbers [blocks, rows], as many at a time as fit: the rows, and new numbers for them.
 
-        The blocks at a time are a multiple of a number; the last ones are filled up with the first.
+        The number of blocks at a time is a multiple of `multiple`; the last ones are filled up with the first.
         """
         size = blocks.shape[1]
         each = min(len(blocks), max(1, self._limit // (size * multiple)) * multiple)
@@ -267,7 +267,7 @@ class Holding:
         return begin
 
     def dealt(self, rows: Array) -> tuple[Array, Array]:
-        """Which process looks at each of some rows, of those that hold it in turn, and where the row is there."""
+        """The process that reads each row, chosen in turn among those that hold it, and the row's number there."""
         turn, count = np.arange(len(rows)), len(self.index)
         chosen, best = np.zeros(len(rows), np.int64), np.full(len(rows), count)
         where = np.zeros(len(rows), np.int64)
@@ -279,9 +279,9 @@ class Holding:
 
 
 class DividedRows(Disk):
-    """A federation's rows divided over the processes of a run, each of which has those of its own clients in `near`.
+    """A federation's rows divided over the processes of a run: each process has its own clients' rows in `near`.
 
-    What is computed in every process alike, such as smoothness, gets some clients' rows at a time as from a disk.
+    A computation that every process repeats, such as smoothness, reads some clients' rows at a time as from a disk.
     """
 
     def __init__(
@@ -300,31 +300,31 @@ class DividedRows(Disk):
         )
 
     def holds(self, arrays: Mapping[str, Any], parts: tuple[Rows, ...]) -> bool:
-        """Whether it has the rows of these ranges, of these arrays."""
+        """Whether the rows are those of these ranges of these arrays."""
         same = all(arrays.get(name) is array for name, array in self.arrays.items())
         pairs = zip(self.holding.parts, parts, strict=True)
         return same and all(np.array_equal(a.start, b.start) and np.array_equal(a.count, b.count) for a, b in pairs)
 
     def working(self, steps: Any) -> DividedRows:
-        """The same rows, of clients that take other numbers of steps."""
+        """The same rows, for clients with other numbers of local steps."""
         return DividedRows(self.arrays, self.rows, steps, self.mesh, self.holding, self.near.arrays)
 
     @property
     def at_once(self) -> int:
-        """As many clients as a process holds."""
+        """The number of clients that a process holds."""
         return shares.share(self.mesh, len(self.rows))
 
     def traced(self, look: Callable[[Data], T], plan: Plan) -> T:
-        """What `look` finds out by tracing a client's round."""
+        """What `look` returns; it traces a round on one row of each array."""
         return look(Data.of({name: array[:1] for name, array in self.arrays.items()}, self.rows, self.steps))
 
     def for_round(self, plan: Plan, seed: Any, round: Any, who: Any) -> Data:
-        """What the clients at any places need in a round."""
+        """The data that clients use in a round: those of the process, whatever the places."""
         return self.near
 
     def dealt_blocks(self, rows: Array, block: int) -> tuple[Array, Array]:
-        """Rows that the processes share out, as blocks [blocks, rows] of the numbers that they have where they are
-        looked at; and where among all these each of the rows is."""
+        """Divide rows over the processes that read them: blocks [blocks, rows] of their numbers in those processes, and
+        the position of each row among all blocks."""
         chosen, where = self.holding.dealt(rows)
         count = shares.processes(self.mesh)
         each = max(int((chosen == process).sum()) for process in range(count))
@@ -339,7 +339,7 @@ class DividedRows(Disk):
 
 
 def _fits(arrays: Mapping[str, Any], rows: int | None = None) -> bool:
-    """Whether so many rows, or all, have room on a device with memory of its own."""
+    """Whether this number of rows, or all of them, fits on a device with memory of its own."""
     room = platforms.room_to_hold()
     most = max((len(array) for array in arrays.values()), default=0) if rows is None else rows
     return room is None or most * _row_bytes(arrays) <= room
@@ -350,7 +350,7 @@ def _row_bytes(arrays: Mapping[str, Any]) -> int:
 
 
 def _largest(rows: Rows) -> Array:
-    """How many rows the largest client has, the two largest, and so on; those that clients share count once."""
+    """The number of rows of the largest client, of the two largest, and so on; rows that clients share count once."""
     count = np.unique(np.stack([rows.start, rows.count]), axis=1)[1]
     sums: Array = np.cumsum(np.sort(count)[::-1])
     return sums

@@ -64,7 +64,7 @@ class Draws:
         self._rows: tuple[int, Any] | None = None
 
     def left(self, round: int) -> int:
-        """How many rounds there are from this one to the end of its block."""
+        """The number of rounds from this one to the end of its block."""
         return self.rounds - round % self.rounds
 
     def cohorts(self, first: int, last: int) -> Cohorts:
@@ -119,7 +119,7 @@ def cohorts_program(clients: int, cohort: int) -> Any:
 
 @functools.lru_cache(maxsize=32)
 def orders_program(clients: int, cohort: int) -> Any:
-    """The compiled orders(seed, rounds) -> [rounds, clients], all clients, of which a cohort would be the first."""
+    """The compiled orders(seed, rounds) -> [rounds, clients]: all clients in the order in which a cohort takes them."""
 
     def one(seed: Any, round: Any) -> jax.Array:
         if cohort == clients:
@@ -136,7 +136,7 @@ def busiest_process(plan: Plan, processes: int, seed: jax.Array, rounds: int) ->
     if plan.cohort == plan.clients:
         return -(-plan.cohort // processes)
     draw, most = cohorts_program(plan.clients, plan.cohort), 0
-    for first in range(0, rounds + BLOCK, BLOCK):  # and those that the last block has beyond the end
+    for first in range(0, rounds + BLOCK, BLOCK):  # the last block also has rounds beyond the end
         drawn = draw(seed, np.arange(first, first + BLOCK, dtype=np.int32))
         most = max(most, shares.busiest(processes, np.asarray(drawn)))
     return most

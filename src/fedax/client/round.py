@@ -51,7 +51,7 @@ class Client:
 
     @functools.cached_property
     def _fetch(self) -> Callable[[jax.Array], Batch]:
-        """Asked for before any loop over steps: rows that are made are made once."""
+        """The client's rows; read before any loop over steps, so that generated rows are generated only once."""
         return self.data.fetch(self.number, self.plan.max_rows)
 
     def full(self, noise: Keys | None = None) -> BatchOracle:
@@ -113,8 +113,8 @@ class Client:
         return minibatch_rows(self.plan, self.count, self.seed, self.round, self.number)
 
     def oracles(self) -> Callable[..., BatchOracle]:
-        """The oracle of each local step k, on the round's minibatches; where it is asked again, with a step of its own
-        for the noise."""
+        """The oracle of each local step k, on the round's minibatches. A second call for k gives another `step`, so
+        that it has noise of its own."""
         batch, _ = self.plan.batch, self._fetch
         if batch is None:
             return lambda k, step=None: self.full(self._noise(k if step is None else step))
@@ -166,7 +166,7 @@ class Client:
         return upload, cast_like(new, state)
 
     def join(self, algorithm: Algorithm, server: Any, state: Any) -> Any:
-        """What a client that comes after training does: nothing to upload, and its new state."""
+        """The round of a client that joins after training: an empty upload, and its new state."""
         ctx = self.context()
         return (), cast_like(algorithm.at(ctx).join(server, state, self.full(), self.steps), state)
 
@@ -178,7 +178,7 @@ def check_returned(algorithm: Algorithm, name: str, what: str, new: Any, old: An
 
 
 def finished(algorithm: Algorithm, made: Any, state: Any) -> tuple[Any, Any]:
-    """What a method's `finish` returned, if it is an upload and a state like the one that it was given."""
+    """A method's (upload, state) from `finish`; raises unless the state is like the one that `finish` was given."""
     if not isinstance(made, tuple) or len(made) != 2:
         raise FedaxError(f"{whose(algorithm, 'finish')} must return the pair (upload, client), not {layout(made)}")
     upload, new = made
@@ -216,7 +216,7 @@ def layout(tree: Any) -> str:
 
 
 class _Word(str):
-    """Text that is shown as it stands."""
+    """Text whose repr is the text itself, without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__

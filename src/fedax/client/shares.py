@@ -41,7 +41,7 @@ def held_here(mesh: Mesh) -> list[int]:
 
 
 def share(mesh: Mesh, clients: int) -> int:
-    """The clients of a process, at most."""
+    """The largest number of clients that a process holds."""
     return -(-clients // processes(mesh))
 
 
@@ -51,7 +51,7 @@ def over_devices(mesh: Mesh) -> P:
 
 
 def over_processes(mesh: Mesh) -> P:
-    """An axis divided over the processes; in one process, nothing is."""
+    """An axis divided over the processes; in one process it is not divided."""
     return P(PROCESSES) if is_divided(mesh) else P()
 
 
@@ -76,7 +76,7 @@ def place(mesh: Mesh, tree: Any) -> Any:
 
 
 def divide(mesh: Mesh, rows_of: Callable[[int], Any]) -> Any:
-    """Put each process' arrays on its devices: `rows_of(p)` are those of process p, in shapes that all share."""
+    """Put each process' arrays on its devices: `rows_of(p)` gives those of process p, of equal shapes for all p."""
     here = jax.tree.map(lambda *a: np.concatenate(a), *[rows_of(p) for p in held_here(mesh)])
     lies = NamedSharding(mesh, P(PROCESSES))
     return jax.tree.map(lambda a: jax.make_array_from_process_local_data(lies, a), here)
@@ -124,7 +124,7 @@ def arranged(mesh: Mesh, cohorts: NDArray[Any], places: int) -> Numbers:
 
 
 def tabled(mesh: Mesh, states: Any, who: Numbers) -> Any:
-    """The states at the places of all clients, as a table of all."""
+    """A table of all clients' states, from the states at their places."""
     clients = int(who.max()) + 1
     rows = np.zeros(processes(mesh) * share(mesh, clients), np.int64)
     taken = np.flatnonzero(is_taken(who))

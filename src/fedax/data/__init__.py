@@ -81,7 +81,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> type[Partition]:
-    """A partition that the registry has and this list has not."""
+    """A partition of `PARTITIONS` that is not imported by name above."""
     if name not in PARTITIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return PARTITIONS[name]

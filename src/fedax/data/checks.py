@@ -1,4 +1,4 @@
-"""What arrays, splits, seeds and counts must look like before any work starts."""
+"""Checks of arrays, splits, seeds and counts, before any work starts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_split(split: Sequence[float] | None) -> Split | None:
 
 
 def check_names(names: Sequence[str] | None, clients: int) -> tuple[str, ...]:
-    """Distinct client names, one a client; "0", "1", ... where none are given.
+    """Distinct names, one for each client; "0", "1", ... where none are given.
 
     >>> check_names(None, 2)
     ('0', '1')

@@ -30,7 +30,7 @@ log = logging.getLogger("fedax")
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One range of rows a client: client i owns rows `start[i]` to `start[i] + count[i]`.
+    """A range of rows for each client: client i owns rows `start[i]` to `start[i] + count[i]`, the last not included.
 
     Ranges of different clients may overlap, and a range may be empty.
 

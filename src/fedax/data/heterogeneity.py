@@ -34,7 +34,7 @@ class Ranges(Protocol):
 
 
 class DividedData(Protocol):
-    """What is asked of a federation, which draws itself by this module and so is not imported here."""
+    """The part of a federation that this module uses; `fedax.data.federation` imports this module, not the reverse."""
 
     @property
     def arrays(self) -> dict[str, Array]: ...
@@ -55,7 +55,7 @@ class DividedData(Protocol):
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """What can be seen of a federation before any training; plain numbers and lists, as JSON has them.
+    """A federation in numbers, before any training: plain numbers and lists, as JSON has them.
 
     names : the clients'
     rows : rows for training, validation and testing, client by client
@@ -126,7 +126,7 @@ class Heterogeneity:
 
 
 def heterogeneity(federation: DividedData) -> Heterogeneity:
-    """What can be seen of a federation before any training.
+    """Describe a federation in numbers, before any training.
 
     >>> from fedax.data import Dirichlet, load
     >>> few, many = (heterogeneity(load("digits", partition=Dirichlet(10, alpha))) for alpha in (100.0, 0.1))

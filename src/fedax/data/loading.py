@@ -1,4 +1,4 @@
-"""From a name or a table to a federation: `load` divides rows among clients, `divided` takes what comes divided."""
+"""From a name or a table to a federation: `load` divides rows among clients, `divided` takes divided data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load(
 ) -> Federation:
     """The dataset of that name as a federation.
 
-    Its arrays are read-only. The same call gives the same federation, for as long as somebody holds it.
+    Its arrays are read-only. The same call gives the same federation, while a reference to it exists.
 
     `info` holds the dataset's name, the partition, the number of classes (None for a regression) and the
     seed; the values of the labels where they are not 0, 1, ...; and as `normalise` the scale of the images' channels
@@ -55,7 +55,7 @@ def load(
     seed : of the partition and the split
     test : "official" makes the dataset's own test set that of every client, without copies; `split` is then
         (train, validation), by default all for training
-    options : what the dataset takes besides, such as path, label and client of a table
+    options : further options of the dataset, such as path, label and client of a table
 
     >>> federation = load("iris", partition=IID(3), seed=1)
     >>> federation
@@ -73,7 +73,7 @@ def load(
     try:
         key: Hashable = (dataset.key("all", chosen), partition, fractions, seed, test)
         known = _loaded.get(key)
-    except TypeError:  # a partition of somebody's own that cannot be hashed, or a wrong argument
+    except TypeError:  # a partition of the user's own that cannot be hashed, or a wrong argument
         key = known = None
     if known is not None:
         return known
@@ -167,12 +167,11 @@ def from_table(
 ) -> Federation:
     """The federation of a pandas table or a Hugging Face dataset.
 
-    What is computed from the columns, such as means and categories, is computed from training rows, and kept as
-    `info["preparation"]`.
+    Means, categories and the like are computed from training rows, and kept as `info["preparation"]`.
 
-    label, client : the columns that are predicted, and that say whose a row is
+    label, client : the column to predict, and the column that names each row's client
     features : the columns to learn from; default all others but ids, texts, dates and constants
-    categorical : those of them that are categories whatever is in them; drop : columns to leave out
+    categorical : features that are categories whatever their values are; drop : columns to leave out
     dates : columns of dates that become days; "numbers" for all of them
     missing : "error"; "fill" takes the median or the most frequent value, "flag" adds a column that says where; or a
         table of columns, such as {"age": "median", "*": "flag"}
@@ -224,7 +223,8 @@ def _own(
     split: Sequence[float] | None,
     seed: int,
 ) -> Federation:
-    """A user's rows: labels and clients are numbered in the order of their values, which `info` and `names` keep."""
+    """The federation of a user's rows. Labels and clients are numbered in the order of their values, which `info` and
+    `names` keep."""
     if isinstance(arrays, Table):
         return _from_table(arrays, name, partition, split, seed)
     rest = {key: array for key, array in arrays.items() if key != "client"}
@@ -267,7 +267,7 @@ def _from_table(
 
 
 def _client_names(column: Array) -> tuple[str, ...]:
-    """The column's values; two that differ in spaces around them alone are a slip of the pen."""
+    """The column's values; raises if two of them differ only in the spaces around them."""
     names = np.unique(column).astype(str).tolist()
     first: dict[str, str] = {}
     for name in names:

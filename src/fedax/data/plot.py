@@ -64,7 +64,7 @@ def save(seen: Heterogeneity, path: Path) -> None:
 
 
 def check_path(path: Path) -> None:
-    """A file that `save` can write.
+    """Raise unless `save` can write the file.
 
     >>> check_path(Path("preview.html"))
     """

@@ -42,7 +42,7 @@ def split_rows(y: Array | None, rows: int, split: Split, rng: np.random.Generato
     part = np.zeros(rows, np.int64)
     carried = np.zeros(3)
     for members in _strata(y, rows, rng):
-        # Rounded so that 0.29 * 100 is 29, and so that ties do not hang on the last bit.
+        # Rounded so that 0.29 * 100 is 29, and so that ties do not depend on the last bit.
         quota = np.round(fractions * len(members), 9)
         count = np.floor(quota).astype(np.int64)
         claim = np.where(fractions > 0, np.round(quota - count + carried, 9), -np.inf)

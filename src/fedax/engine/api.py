@@ -25,7 +25,7 @@ from fedax.runtime import noticing_losses
 
 @takes_options(RunConfig)
 def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorithm, **options: Any) -> Result:
-    """Run a method on a federation and return its history and models.
+    """Run a method on a federation and return a `Result`: its history and models.
 
     rounds: communication rounds, at least 1.
     cohort: clients a round, drawn without replacement; None for all.

@@ -1,4 +1,4 @@
-"""Whether a run's problem, method, data and options go together; and the model that it starts from."""
+"""Checks that a run's problem, method, data and options go together, and the model that the run starts from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def first_parameters(
 ) -> Vector:
     """The model before the first round, after problem, method and data were checked against each other.
 
-    checked: problem and data have been already.
+    checked: the problem and the data were checked before.
     """
     sample = {k: jnp.asarray(a[:2]) for k, a in federation.arrays.items()}
     key = randomness.key_for(seed, randomness.INIT)
@@ -80,14 +80,15 @@ def with_model_state(
     if batch_size is None:
         what = "has state" if stateful else "draws random numbers"
         raise FedaxError(f"batch_size is missing: the model {what}, which goes with minibatches, so it must be given")
-    inner = algorithm.base if isinstance(algorithm, WithModelState) else algorithm  # of a site that asks again
+    # a site that prepares its method again has the state wrapped already
+    inner = algorithm.base if isinstance(algorithm, WithModelState) else algorithm
     return WithModelState(inner, rule or "average")
 
 
 def check_room(plan: Plan, executor: Executor, arrays: Mapping[str, Any]) -> None:
     """Raise if a round's minibatches take more memory than there is.
 
-    Their row numbers are drawn for the whole round; the rows themselves are there for the clients that are batched.
+    Row numbers are drawn for the whole round; the rows themselves take memory for the clients that are batched.
     """
     if plan.batch is None:
         return

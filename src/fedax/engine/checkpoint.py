@@ -51,11 +51,11 @@ class Checkpoints:
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """What makes this run the one it is."""
+        """What identifies this run, from its `fedax.engine.fingerprint`."""
         return fingerprint(self.run)
 
     def due(self) -> bool:
-        """Whether it is time for another: one that takes long, many large states on a slow disk, comes less often."""
+        """Whether to write another checkpoint now; those that take long, of many large states, come less often."""
         wait = max(self.every, self._took / SHARE) if self.every else 0.0
         return time.monotonic() - self._last >= wait
 
@@ -182,7 +182,7 @@ class Checkpoints:
             state.watch.best, state.watch.score = Snapshot(best["round"], again, metrics), best["score"]
 
     def _clients(self) -> Any:
-        """Every client's state as the rows have it, where the run keeps them."""
+        """Every client's state, unpacked from its row, put where the run keeps states."""
         run, state, rows = self.run, self.state, self._rows
         took = np.flatnonzero(rows.table >= 0)
         clients, mesh = state.clients, run.engine.mesh
@@ -199,7 +199,7 @@ class Checkpoints:
         return clients
 
     def _held_by(self, process: int) -> Any:
-        """The part of the table of all clients' states that a process holds, as the rows have it."""
+        """The part of the table of all clients' states that a process holds, unpacked from the rows."""
         run = self.run
         mine = np.arange(process, run.plan.clients, shares.processes(run.engine.mesh))
         room = shares.share(run.engine.mesh, run.plan.clients)

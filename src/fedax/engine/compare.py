@@ -107,7 +107,7 @@ def compare(
 
 
 def _labels(methods: Sequence[Algorithm]) -> list[str]:
-    """The methods' names, numbered from 2 on where one comes again."""
+    """The methods' names; a repeated name gets a number, from 2 on."""
     labels: list[str] = []
     for method in methods:
         name, number = type(method).__name__, 1

@@ -36,7 +36,7 @@ class DebugEngine(Engine):
         changed: dict[int, Any] = {}
         uploads, weights = [], []
         rows = self._rows(state.round, near)
-        if not (who >= 0).any():  # nobody is there: the round is passed over
+        if not (who >= 0).any():  # no client is there: the round is passed over
             return State(state.server, state.clients, state.round + 1, state.diagnostics), True
         if not isinstance(rows, tuple):
             rows = np.asarray(rows[state.round % self.draws.rounds])

@@ -40,8 +40,8 @@ def choose_devices(
 ) -> tuple[Executor, Mesh]:
     """The executor for a cohort, and the mesh of devices that it is spread over.
 
-    busiest: the most clients of a cohort that one of several processes has, all divided evenly unless given. Each
-    process has as many devices in the mesh as every other.
+    busiest: the largest number of a cohort's clients in one process; an even share unless given. Every process has
+    the same number of devices in the mesh.
     """
     available, processes = len(jax.devices()), process_count()
     if devices is not None and not processes <= devices <= available:
@@ -77,7 +77,7 @@ def _meet(mesh: Mesh) -> None:
 
 
 def say_once(advice: str) -> None:
-    """Warn, but not of the same twice."""
+    """Log a warning, each text only once."""
     if advice not in _SAID:
         _SAID.add(advice)
         log.warning(advice)

@@ -1,4 +1,4 @@
-"""When a run stops before its last round: a function of its history alone, over a network as in a simulation."""
+"""When a run stops before its last round: a function of its history, the same over a network and in a simulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def judged(
 ) -> tuple[str, bool]:
     """The column of the history that patience goes by, and whether higher is better there.
 
-    by: the metric that was asked for; parts: those that are evaluated; personal: whether clients' own models are.
+    by: the metric that was asked for; parts: those that are evaluated; personal: whether to judge clients' own models.
 
     >>> from fedax.metrics import METRICS
     >>> judged({"loss": METRICS["loss"]}, None, ["validation"], personal=False)
@@ -34,7 +34,7 @@ def stopped(history: Sequence[Mapping[str, Any]], judged: tuple[str, bool], pati
     """Why a run stops: none of the last `patience` evaluations improved on the best before; nothing if one did.
 
     judged: a column of the history, and whether higher is better. A run that goes on from a checkpoint stops where it
-    would have stopped. An evaluation without the column, for nobody answered, does not count.
+    would have stopped. An evaluation without the column, because no client answered, does not count.
 
     >>> rows = [{"round": r, "loss": loss} for r, loss in enumerate([3.0, 2.0, 2.5, 2.0])]
     >>> stopped(rows, ("loss", False), 2), stopped(rows, ("loss", False), 3)

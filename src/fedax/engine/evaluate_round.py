@@ -72,14 +72,14 @@ def spent(run: Prepared, rounds: int) -> dict[str, float]:
     plan = run.plan
     guarantee = Guarantee(float(asked.noise), float(asked.delta), asked.cohorts)
     most = int(participation(plan, run.engine.seed, rounds).max()) if rounds else 0
-    if run.config.availability is not None:  # who is seldom there or always decides: as if in every round
+    if run.config.availability is not None:  # cohorts are no uniform samples then: count each client in every round
         most, guarantee = rounds, Guarantee(guarantee.noise, guarantee.delta)
     spent = guarantee.epsilon(uploads=most, rounds=rounds, cohort=plan.cohort, clients=plan.clients)
     return {"epsilon": spent, **rows}
 
 
 def _structure(run: Prepared, state: RunState, psi: Any, model: Any) -> dict[str, float]:
-    """What a regularizer is for: sparsity, rank, feasibility, and how near to stationary."""
+    """The metrics of a problem with a regularizer: sparsity, rank, feasibility, distance from stationarity."""
     truth = truth_of(run.federation.info)
     row: dict[str, float] = {}
     if run.algorithm.shared:

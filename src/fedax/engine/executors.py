@@ -35,7 +35,7 @@ Name = Literal["auto", "batched", "looped", "debug"]
 
 @dataclasses.dataclass(frozen=True)
 class Executor:
-    """How a cohort is run; chosen by `choose`, recorded with the run."""
+    """How a cohort is run: chosen by `choose`, and recorded with the run."""
 
     name: str
     devices: int
@@ -60,7 +60,7 @@ def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: 
     if name == "auto":
         name = "batched" if work <= on.near else "looped"
     devices = 1 if name == "debug" else min(devices, cohort)
-    if name == "looped" and size >= on.threaded:  # an idle core costs more than sharing out clients gains
+    if name == "looped" and size >= on.threaded:  # an idle core costs more than batching clients gains
         devices = max(d for d in range(1, devices + 1) if cohort % d == 0)
     share = -(-cohort // devices)
     if name != "batched":
@@ -75,9 +75,9 @@ def choose(name: str, cohort: int, size: int, work: float, devices: int, chunk: 
 
 
 def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: Plan, steps: Any) -> float:
-    """Floats that one local step takes: the parameters, and all that is in between them and the loss.
+    """The floats that one local step computes: the parameters, and everything between them and the loss.
 
-    Clients that are batched wait for the busiest among them, so a step counts for as many more as that one takes.
+    Batched clients wait for the busiest among them, so the floats are multiplied by its steps over the mean of steps.
 
     >>> import numpy as np
     >>> mean = Problem(loss=lambda w, batch: jnp.mean((batch["x"] - w) ** 2), init=lambda key: jnp.zeros(3))
@@ -123,7 +123,7 @@ def cohort_program(
     lanes: the program is to be batched over settings.
     """
 
-    rounds = work is None  # what newcomers do is no round: it sends nothing
+    rounds = work is None  # the work of newcomers sends nothing
     if work is None:
         peels = executor.peeled and plan.equal_steps and plan.max_steps > 1
         work = functools.partial(Client.work, loop=local_loop(lanes=lanes, peels=peels))
@@ -177,7 +177,7 @@ def cohort_program(
             total, weight = _sum_over(mesh, (total, weight))
         elif executor.devices > 1:
             total, weight = jax.lax.psum((total, weight), "clients")
-        if plan.sometimes:  # of nobody, the mean is zero: the round is passed over
+        if plan.sometimes:  # without clients the mean is zero: the round is passed over
             weight = jnp.where(weight > 0, weight, 1)
         mean, measured = jax.tree.map(lambda t: t / weight.astype(t.dtype), total)
         if not stacked:
@@ -204,7 +204,7 @@ def cohort_program(
 
 
 def _sum_over(mesh: Mesh, tree: Any) -> Any:
-    """The sum over all devices, of all leaves at once: processes send one message and not one for each leaf."""
+    """The sum over all devices, of all leaves at once, so that processes send one message instead of one a leaf."""
     leaves, structure = jax.tree.flatten(tree)
     kinds = list(dict.fromkeys(leaf.dtype for leaf in leaves))
     flat = {kind: jnp.concatenate([leaf.ravel() for leaf in leaves if leaf.dtype == kind]) for kind in kinds}

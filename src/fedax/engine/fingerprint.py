@@ -1,4 +1,4 @@
-"""What makes a run the one it is: it goes on under the same experiment, seed and version of the method alone."""
+"""What identifies a run: it goes on only under the same experiment, seed and version of the method."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def fingerprint(run: Prepared) -> dict[str, str]:
 def source(method: type) -> str:
     try:
         return hashlib.sha256(inspect.getsource(method).encode()).hexdigest()[:16]
-    except (OSError, TypeError):  # typed into a console
+    except (OSError, TypeError):  # the class was typed into a console, so it has no source
         return "unknown"
 
 

@@ -32,10 +32,10 @@ from fedax.runtime import agreed, is_main_process
 
 
 class Lanes:
-    """Some settings under way."""
+    """Settings of one method that run side by side."""
 
     def __init__(self, first: Simulation, algorithms: Sequence[Algorithm], path: Path | None, every: float) -> None:
-        """first: any run of the method; path: of the checkpoint, if there is to be one, every so many seconds."""
+        """first: any run of the method. path: the checkpoint's file, if any. every: seconds between two checkpoints."""
         self.first, self.path, self.every = first.prepared, path, every
         alone = dataclasses.replace(first.config, out=None, checkpoint_every=None, resume=False)
         same = dataclasses.replace(first.prepared, config=alone, store=None)
@@ -54,7 +54,7 @@ class Lanes:
             self._load(path)
 
     def _placed(self, many: Any) -> Any:
-        """Every lane's server and clients, where the rounds have them."""
+        """Every lane's states of the server and the clients, placed as the compiled rounds take them."""
         engine, (server, clients) = self.first.engine, many
         if not shares.is_divided(engine.mesh):
             return engine.place(many)
@@ -62,7 +62,7 @@ class Lanes:
         return engine.place(server), divided(clients)
 
     def run(self, say: Callable[[int], None] | None) -> list[tuple[Result, Metrics]]:
-        """All rounds that are left; each lane's result, and its clients' metrics of its last evaluation."""
+        """Run all rounds that are left; each lane's result, and its clients' metrics at its last evaluation."""
         began, last = time.perf_counter() - self.seconds, time.monotonic()
         for run in self.runs:
             run.state.seconds = self.seconds
@@ -107,7 +107,7 @@ class Lanes:
         return State(server, clients, self.state.round, diagnostics)
 
     def _record(self) -> None:
-        """Evaluate every lane that is alive; one whose loss is no number ends here."""
+        """Evaluate every lane that is alive; a lane whose loss is not finite ends here."""
         alive = self.alive.copy()
         for lane in np.flatnonzero(alive).tolist():
             self.runs[lane].state.moved(self._lane(lane))

@@ -1,4 +1,4 @@
-"""The loop over rounds: run some, evaluate, keep what was made."""
+"""The loop over rounds: run some, evaluate, save the result."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def pace(rounds: int, seconds: float, most: int) -> int:
 
 
 class Simulation:
-    """One run of one method: what was asked, what was prepared, what changes, and the loop over them.
+    """One run of one method: its options, what was prepared from them, its changing state, and the loop over rounds.
 
-    Iterating runs it and yields the history's row of each evaluated round; `result` is what there is so far. The
+    Iterating runs it and yields the history's row of each evaluated round; `result` holds the rounds run so far. The
     options are those of `simulate`.
     """
 
@@ -68,7 +68,7 @@ class Simulation:
     def _set_up(self, prepared: Prepared) -> None:
         self.prepared, self.config, self.state = prepared, prepared.config, prepared.start()
         self.out, self.on_progress = self.config.folder, self.config.on_progress
-        self.about: Record | None = None  # what its directory says of it
+        self.about: Record | None = None  # the record in its directory
         self.checkpoints: Checkpoints | None = None
         self._began = time.perf_counter()
         if prepared.advice is not None:
@@ -121,7 +121,7 @@ class Simulation:
         self._began = time.perf_counter() - self.state.seconds
 
     def advance(self, rounds: int) -> bool:
-        """Run so many rounds without evaluation; False if they met NaN or infinity."""
+        """Run this number of rounds without evaluation; False if they met NaN or infinity."""
         run, state, good = self.prepared, self.state, True
         last = state.round + rounds
         while good and state.round < last:
@@ -176,7 +176,7 @@ class Simulation:
         with telling_whose():
             row = measure(self.prepared, self.state)
         if not all(np.isfinite(value) for value in row.values()):
-            # finite parameters so large that the loss is not: the model to keep is that of the last evaluation
+            # the parameters are finite and the loss is not: keep the model of the last evaluation
             kept = self.result
             if state.good is not None:
                 kept.model, kept._personal = state.good, None
@@ -188,7 +188,7 @@ class Simulation:
 
     @property
     def result(self) -> Result:
-        """What the run has made so far."""
+        """The result of the rounds run so far."""
         run, state = self.prepared, self.state
         own = run.algorithm.personalised or clients_keep_state(run.algorithm)
         personal = self._personal_models() if own else None
@@ -216,13 +216,13 @@ class Simulation:
         return Result(state.history, model, personal, run.whole.clients, *kept)
 
     def finish(self, result: Result) -> None:
-        """Save the result, if there is a directory for it; checkpoints have done their service."""
+        """Save the result, if there is a directory for it, and remove the checkpoints, which nobody needs any more."""
         if self.out is not None:
             result.save(self.out)
         self.close()
 
     def close(self) -> None:
-        """Remove what is there only to go on: checkpoints, clients' states on disk."""
+        """Remove what is only needed to go on: checkpoints, and clients' states on disk."""
         store = self.prepared.store
         if self.checkpoints is not None:
             self.checkpoints.clear()
@@ -241,7 +241,7 @@ class Simulation:
 
 
 def account(run: Prepared, state: RunState, first: int, last: int) -> None:
-    """Count what the rounds first .. last-1 cost, and who took part."""
+    """Count what the rounds first .. last-1 cost, and note which clients took part."""
     if last == first:
         return
     cohorts = run.engine.draws.cohorts(first, last)

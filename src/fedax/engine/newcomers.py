@@ -1,4 +1,4 @@
-"""Clients held out from training: they come when it is over, and the method's own rule makes their models."""
+"""Newcomers: clients held out from training that join when it is over; the method's rule makes their models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def hold_out(clients: int, share: float, seed: int) -> tuple[Index, Index]:
 
 
 class Newcomers:
-    """The clients held out, with a plan of their own."""
+    """The clients held out from training, with a plan of their own."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Newcomers:
         )
 
     def join(self, algorithm: Algorithm, server: Any, round: int) -> State:
-        """Every newcomer's state, by the method's rule, after `round` rounds of training; the state's round is the
-        one at which its schedules are."""
+        """Every newcomer's state, by the method's rule, after `round` rounds of training. The state's round is the one
+        that schedules of rates are read at."""
         round = 0 if self.restarts else round
         start = self.engine.start(algorithm, self.x0)
         key = ("join", self.plan, self.executor, self.mesh)

@@ -1,4 +1,4 @@
-"""What a run needs before its first round: checked against each other, and built."""
+"""Prepare a run: check its problem, method, data and options against each other, and build what rounds need."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ class Prepared:
     problem: Problem
     algorithm: Algorithm
     whole: Federation  #: all clients, or those that are evaluated where clients are made as needed
-    seen: NDArray[np.int64]  #: the clients of `whole` that train
-    unseen: NDArray[np.int64]  #: and those held out
+    seen: NDArray[np.int64]  #: those of `whole` that train
+    unseen: NDArray[np.int64]  #: those of `whole` that are held out from training
     federation: Federation  #: the clients that train and are evaluated
-    rows: NDArray[np.int64]  #: how many each client has to train on
+    rows: NDArray[np.int64]  #: each client's number of training rows
     plan: Plan
-    steps: NDArray[np.int64]  #: each client's, a round
+    steps: NDArray[np.int64]  #: each client's local steps a round
     engine: Engine
     data: Data | Disk
     measured: Data | Disk  #: the rows of the clients that are evaluated
     meters: Meters
     cost: Cost
     x0: Vector
-    store: Store | None  #: of clients' states that do not fit the devices
+    store: Store | None  #: clients' states, if they do not fit the devices
     newcomers: Newcomers | None
-    advice: str | None  #: of the method on its rates
+    advice: str | None  #: what the method says about its rates
 
     @classmethod
     @telling_whose()
@@ -124,7 +124,7 @@ class Prepared:
         if algorithm.lockstep and not plan.equal_steps:
             why = f"local_epochs={config.local_epochs}" if config.local_epochs else "availability.slow"
             found = f"{why} gives clients {steps.min()} to {steps.max()} local steps"
-            raise FedaxError(f"{found}: {algorithm!r} needs equally many of all, so give local_steps instead")
+            raise FedaxError(f"{found}: {algorithm!r} needs the same number for all, so give local_steps instead")
         shown = in_memory(trained)
         problem = problem.own_copy()
         known = beside is not None and beside.problem is problem and beside.federation is shown
@@ -146,10 +146,10 @@ class Prepared:
 
         def counted(data: Data) -> Cost:
             client = Client(problem, plan, data, 0, engine.seed, 0, algorithm.composite)
-            if not isinstance(measured, Data):  # what it looks at is found out besides
+            if not isinstance(measured, Data):  # tracing also finds which rows a round reads
                 return cost(client, algorithm, x0)
             shapes = tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(x0))
-            key = ("cost", plan, jax.tree.structure((algorithm, x0)), shapes)  # numbers and seeds have no part in it
+            key = ("cost", plan, jax.tree.structure((algorithm, x0)), shapes)  # it depends on no number or seed
             return cast(Cost, problem.program(key, lambda: cost(client, algorithm, x0)))
 
         planned = Context(steps=plan.max_steps, cohort=plan.cohort, clients=plan.clients)
@@ -183,7 +183,7 @@ class Prepared:
 
     @functools.cached_property
     def row_account(self) -> RowAccount | None:
-        """What noise on rows' gradients guarantees, where there is any."""
+        """The privacy guarantee of the noise on rows' gradients, or None without noise."""
         asked = self.problem.row_privacy
         if asked is None or not asked.noise:
             return None
@@ -195,7 +195,7 @@ class Prepared:
 
     @property
     def shown(self) -> Plan:
-        """The plan as the clients that are evaluated have it."""
+        """The plan for the clients that are evaluated."""
         return dataclasses.replace(self.plan, clients=self.federation.clients)
 
     @property
@@ -233,7 +233,7 @@ class Prepared:
 
 
 def in_memory(federation: Federation | Lazy) -> Federation:
-    """The clients that can be looked at: all, or those that are evaluated where clients are made as needed.
+    """The clients whose rows are in memory: all, or the evaluated ones where clients are made as needed.
 
     >>> from fedax.data.generators.lazy import lazily
     >>> in_memory(lazily("clusters", preset="plain", clients=1_000_000, rows=20, shown=3)).clients
@@ -261,7 +261,7 @@ def _engine(
     *,
     needs_all: bool,
 ) -> Engine:
-    """What runs the rounds, on devices that suit the cohort."""
+    """The engine that runs the rounds, on devices that suit the cohort."""
     arrays, chunk = in_memory(trained).arrays, config.chunk
     if isinstance(trained, Lazy) and chunk is None:  # rows that are made take room beside the models
         made_rows = plan.max_rows * sum(array[0].size for array in arrays.values())
@@ -293,7 +293,7 @@ def _as_available(plan: Plan, steps: NDArray[np.int64], config: RunConfig) -> tu
 
 
 def _store(engine: Engine, algorithm: Algorithm, x0: Vector, config: RunConfig) -> Store | None:
-    """Where the states of the clients that this process holds are kept, if not on the devices."""
+    """The store of the clients' states that this process holds; None if they are on the devices."""
     plan, processes = engine.plan, shares.processes(engine.mesh)
     own = config.folder is None or processes > 1  # a file of its own; checkpoints are in another
     kept = None if own or config.folder is None else config.folder / CHECKPOINTS / STATES

@@ -24,12 +24,12 @@ from fedax.prediction.predictor import described_model
 from fedax.problem import Problem
 from fedax.runs.folder import Record, Values, describe_clients
 
-#: Options that do not say what a run is.
+#: Options that do not change a run's result.
 _ELSEWHERE = ("label", "out", "protocol", "resume", "on_progress")
 
 
 def describe(run: Prepared) -> Record:
-    """What a run made in Python is: the fields that a file would have, as far as they are known."""
+    """A run made in Python as the fields of an experiment file, as far as they are known."""
     options = {name: value for name, value in vars(run.config).items() if name not in _ELSEWHERE}
     problem, about = run.problem, run.whole.info
     method = written_out(bare(run.algorithm), {})
@@ -58,8 +58,10 @@ def describe(run: Prepared) -> Record:
 def described_table(
     problem: Problem, algorithm: Algorithm, federation: Federation | None, made: Preparation | None = None
 ) -> dict[str, Any] | None:
-    """Of a run on a table, what prediction needs besides the parameters; None for other runs. made: the preparation
-    where there is no federation."""
+    """What prediction needs besides the parameters of a run on a table; None for other runs.
+
+    made: the preparation, where there is no federation.
+    """
     made = made if federation is None else federation.info.get("preparation")
     if not isinstance(made, Preparation) or problem.model is None:
         return None
@@ -68,8 +70,10 @@ def described_table(
 
 
 def assessment(run: Prepared) -> Callable[[Any], dict[str, Any]]:
-    """A function of a run's result that says what its model must beat, and of one on a table how good it is in more
-    than one number. It holds on to the data, and to nothing on the devices."""
+    """A function of a run's result: the constant predictor that its model must beat, and for a table the assessment.
+
+    The function keeps the data in memory, and nothing on the devices.
+    """
     problem, trained, whole = run.problem, run.federation, run.whole
     parts, shared, own_models = list(run.meters), run.algorithm.shared, run.algorithm.personalised
 
@@ -104,7 +108,7 @@ def client_values(run: Prepared, metrics: Metrics) -> Values:
 
 
 def record_now(about: Record | None, run: Prepared, state: RunState, early: str = "") -> Record | None:
-    """What the directory of a run says now, if the run was described. early: why it stopped before its last round."""
+    """The content of a run's directory as of now, if the run was described. early: why it stopped before its end."""
     if about is None:
         return None
     status: Any = "finished" if state.round >= run.config.rounds or early else "interrupted"
@@ -112,7 +116,7 @@ def record_now(about: Record | None, run: Prepared, state: RunState, early: str 
 
 
 def written_out(made: Algorithm, options: dict[str, Any]) -> dict[str, Any]:
-    """A method's table with every hyper-parameter, those left at their defaults too.
+    """A method's table with every hyper-parameter, defaults included.
 
     >>> from fedax import FedAvg
     >>> written_out(FedAvg(lr=0.1), {})

@@ -1,4 +1,4 @@
-"""What a run gives back, and how it is kept on disk."""
+"""The result of a run, and how it is saved and loaded."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Result:
         self.clients = clients
         self.info = info  #: algorithm, executor, seed and the like
         self.by_client = by_client  #: every client's metrics at the last and the chosen round, or None
-        self.record = record  #: what its directory says beside history and models
-        self.tabular = tabular  #: of a run on a table, its preparation and its model, as preparation.json has them
+        self.record = record  #: the other content of its directory, beside history and models
+        self.tabular = tabular  #: for a run on a table: its preparation and its model, as in preparation.json
         self._personal, self._apply, self._assess = personal, apply, assess
 
     @property
@@ -93,16 +93,16 @@ class Result:
 
     @property
     def predictor(self) -> Predictor:
-        """What predicts rows of a table."""
+        """The predictor for rows of a table."""
         if self.tabular is None:
             raise FedaxError("prediction needs a run on a table, as fedax.data.from_table or a CSV file gives")
         own = None if self._personal is None else lambda client: jax.device_get(self.personal(client))
         return Predictor.of(self.tabular, jax.device_get(self.model), own, self._apply)
 
     def predict(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
-        """The predicted label of each row of a pandas table, or the number; a dictionary is one row.
+        """The predicted label or number for each row of a pandas table; a dictionary is one row.
 
-        client: whose own model predicts, a name or one for each row; None for the shared model.
+        client: the client whose own model predicts, one name or a name for each row; None for the shared model.
 
         >>> import fedax, pandas
         >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "ill": ["no", "yes"] * 18})
@@ -117,13 +117,13 @@ class Result:
     def predict_proba(self, table: Any, client: str | Sequence[str] | None = None) -> np.ndarray[Any, Any]:
         """Each class's probability for each row, [rows, classes]; the classes in the order of their sorted labels.
 
-        client: whose own model predicts, a name or one for each row; None for the shared model.
+        client: the client whose own model predicts, one name or a name for each row; None for the shared model.
         """
         return self.predictor.predict_proba(table, client)
 
     def coefficients(self) -> Any:
-        """What a linear model on a table has learnt, as a pandas table: a coefficient for each unit of a column, for
-        each standard deviation of it, whether it is zero, and each client's own.
+        """The coefficients of a linear model on a table, as a pandas table: each column's coefficient for one unit, for
+        one standard deviation, whether it is zero, and each client's own.
 
         >>> import fedax, pandas
         >>> table = pandas.DataFrame({"age": [30, 50, 20, 60] * 9, "price": [3.5, 5.5, 2.5, 6.5] * 9})
@@ -166,7 +166,7 @@ class Result:
         return folder
 
     def _little(self) -> Record:
-        """The record of a result that came without: what `info` knows."""
+        """The record of a result that has none, made from its `info`."""
         rounds, name = int(self.info.get("rounds", 0)), str(self.info.get("algorithm", ""))
         method = {"name": name.partition("(")[0], "label": name}
         seed = self.info.get("seed")
@@ -250,7 +250,7 @@ def load(path: str | os.PathLike[str]) -> Result:
 
 
 def _recorded(folder: Path) -> Record | None:
-    """What a directory says beside history and models; None if it says nothing."""
+    """The content of a directory beside history and models; None if there is none."""
     experiment = read_json(folder / EXPERIMENT)
     if experiment is None:
         return None
@@ -283,7 +283,7 @@ def _structure(tree: Any, path: tuple[Any, ...] = ()) -> Any:
     for kind, cls in _KINDS.items():
         if isinstance(tree, cls):
             return {kind: {k: _structure(v, (*path, jax.tree_util.GetAttrKey(k))) for k, v in vars(tree).items()}}
-    if tree is None:  # a leaf that is not trained, in clients' own models: the shared one has it
+    if tree is None:  # a leaf that is not trained: clients' own models take it from the shared model
         return None
     if jax.tree_util.all_leaves([tree]):
         return _name(path)

@@ -44,7 +44,7 @@ class Engine:
         rounds: int = 1,
         presence: Presence | None = None,
     ) -> None:
-        """rounds: that may run in one call, if their draws have room. presence: who is there, if not everybody."""
+        """rounds: how many may run in one call, if their draws fit memory. presence: who is there, if not everybody."""
         self.problem, self.plan, self.executor, self.mesh, self.seed = problem, plan, executor, mesh, seed
         self.draws = Draws(plan, executor.places, mesh, seed, rounds, presence)
 
@@ -63,7 +63,7 @@ class Engine:
         return State(server, self._same_for_all(client) if store is None else store)
 
     def _same_for_all(self, client: Any) -> Any:
-        """A table of clients that are alike, divided over the processes."""
+        """A table with the same first state for every client, divided over the processes."""
         rows = shares.processes(self.mesh) * shares.share(self.mesh, self.plan.clients)
 
         def table(client: Any) -> Any:
@@ -80,7 +80,7 @@ class Engine:
         return shares.take_program(self.mesh)(clients, shares.at(self.mesh, self.plan.clients, who))
 
     def _rows_of_all(self, store: Store, who: Any) -> Any:
-        """Rows of some clients, each of which is in the store of the process that holds it."""
+        """The packed states of some clients, each from the store of the process that holds the client."""
 
         def own(process: int) -> Any:
             mine = who % shares.processes(self.mesh) == process
@@ -113,12 +113,12 @@ class Engine:
             some = who[first : first + each]
             states = self.take(state.clients, some)
             own = program(at, state.server, states, data.some(some, each)[0], self.seed, some)
-            made.append(jax.block_until_ready(own))  # so that rows from disk are given up before the next come
+            made.append(jax.block_until_ready(own))  # so that rows from disk are freed before the next are read
         return made[0] if len(made) == 1 else jax.tree.map(lambda *parts: jnp.concatenate(parts), *made)
 
     def advance(self, algorithm: Algorithm, state: State, rounds: int, data: Data | Disk) -> tuple[State, bool]:
-        """Run some rounds, at most to the end of a block of draws; the state after the last good one, and whether all
-        were good."""
+        """Run some rounds, at most to the end of a block of draws. Return the state after the last round without NaN or
+        infinity, and whether all rounds were without them."""
         if isinstance(state.clients, Store):
             return self._stored(algorithm, state, state.clients, min(rounds, self.draws.left(state.round)), data)
         server, clients, alive, done, diagnostics = self.run(algorithm, state, np.True_, rounds, data)
@@ -162,7 +162,7 @@ class Engine:
         store.put(mine[there], jax.tree.map(lambda a: a[there], shares.read_here(new)))
 
     def _rows(self, round: int, near: Data) -> Any:
-        """The block of minibatches' rows, unless the rows themselves come in their order."""
+        """The row numbers of a block's minibatches; none if the data are the minibatches' rows in their order."""
         return () if near.drawn else self.draws.rows(round, near.count)
 
     def run(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> Any:
@@ -171,7 +171,7 @@ class Engine:
         return program(*given)
 
     def call(self, algorithm: Any, state: State, alive: Any, rounds: int, data: Data | Disk) -> tuple[Any, Any]:
-        """The program of `run`, and what it is given."""
+        """The compiled program that `run` calls, and its arguments."""
         lanes = np.ndim(alive) == 1
         build = functools.partial(_rounds, self.problem, self.plan, self.executor, self.mesh, lanes)
         program = self.problem.program(("rounds", self.plan, self.executor, self.mesh, lanes), build)
@@ -215,7 +215,7 @@ def _round(
         updated = cast_like(updated, server)
         if plan.sometimes:
             updated = jax.tree.map(lambda n, o: jnp.where(cohort_size > 0, n, o), updated, server)
-        # a state that is not finite shows in the squares; where these are, nobody looks through the states again
+        # a state that is not finite makes its square so, too: the states need no check of their own
         good = jax.lax.cond(jnp.all(jnp.isfinite(measured)), lambda: jnp.array(True), lambda: finite(new))
         return updated, new, finite(updated) & good, diagnostics(upload, measured)
 
@@ -240,7 +240,8 @@ def _single(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh) -> Any
 
 
 def _lies(mesh: Mesh, clients: Any, after: int) -> Any:
-    """How (server, clients, and `after` others) lie: all but clients on every device; in one process as XLA likes."""
+    """The shardings of (server, clients, `after` others): clients divided, the others on every device; None in one
+    process, where XLA decides."""
     same = shares.everywhere(mesh)
     return (same, clients, *[same] * after) if shares.is_divided(mesh) else None
 
@@ -306,7 +307,7 @@ def _rounds(problem: Problem, plan: Plan, executor: Executor, mesh: Mesh, lanes:
 
 
 def _written_here(mesh: Mesh) -> Any:
-    """write(table, new, here, taking part) -> the table with the new states that each process' own clients have."""
+    """write(table, new, here, taking part) -> the table, with each process' new states of its own clients."""
 
     def write(table: Any, new: Any, here: Any, taking_part: Any) -> Any:
         if mesh.shape["clients"] > 1:

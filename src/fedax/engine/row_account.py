@@ -1,8 +1,8 @@
-"""How often each row took part in a noisy gradient, and what that makes of epsilon.
+"""How often each row took part in a noisy gradient, and the epsilon that follows.
 
-Minibatches follow from the seed, which everybody may know, so nothing is gained by chance: what counts is the row that
-was used most. A row that is in a sum k times moves it by up to 2 k C, as k^2 sums that it is in once would in Renyi
-differential privacy.
+Minibatches follow from the seed, which everybody may know, so sampling does not amplify privacy: the row that was used
+most decides. A row that is k times in one sum moves it by up to 2 k C; in Renyi differential privacy this costs as much
+as k^2 sums with the row once in each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedax.problem.row_privacy import RowPrivacy
 
 
 class RowAccount:
-    """The uses of every client's rows, up to the round that was last asked for."""
+    """Counts the uses of every client's rows, up to the round that was last asked for."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class RowAccount:
         steps: NDArray[np.int64],
         cost: Cost,
     ) -> None:
-        """rows, steps: of each client; cost: what the method takes of gradients a step, and when it finishes."""
+        """rows, steps: of each client; cost: the gradients that the method takes in a step and in `finish`."""
         self._asked, self._plan, self._draws = asked, plan, draws
         self._rows, self._steps, self._cost = rows, steps, cost
         self._uses: dict[int, NDArray[np.int64]] = {}
@@ -42,7 +42,7 @@ class RowAccount:
         return known_epsilon(self._asked.noise, self._asked.delta, self.uses(rounds))
 
     def uses(self, rounds: int) -> int:
-        """How many noisy sums the busiest row was in, a sum that had it k times counted k^2 times."""
+        """The number of noisy sums that the busiest row was in; a sum that had it k times counts k^2 times."""
         if rounds < self._rounds:
             self._uses, self._rounds = {}, 0
         if rounds > self._rounds:

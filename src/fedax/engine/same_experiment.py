@@ -1,4 +1,4 @@
-"""Whether the processes of a run were started on the same experiment, asked before they work together."""
+"""Check that the processes of a run were started on the same experiment, before they work together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedax.runtime import agreed, process_count, unheard
 from fedax.version import VERSION
 
 ROWS = 1024  # of each array that are compared
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function, which is elsewhere in every process
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # the address in a function's repr, which differs between processes
 _OWN = ("out", "on_progress", "label")  # options that each process may have its own of
 
 
@@ -54,7 +54,7 @@ def crc(array: Any) -> int:
 
 
 def different(said: Mapping[str, Any]) -> list[str]:
-    """The names of what not all processes say the same of; all must ask about the same names."""
+    """The names whose values differ between processes; all processes must give the same names."""
     from jax.experimental.multihost_utils import process_allgather
 
     numbers = np.array([zlib.crc32(_ADDRESS.sub("", repr(value)).encode()) for value in said.values()], np.uint32)

@@ -1,4 +1,4 @@
-"""Whether a method's functions can be called as the engine calls them, found before anything is traced."""
+"""Check that a method's functions can be called as the engine calls them, before anything is traced."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def _check(name: str, function: Any, takes: str) -> None:
     try:
         inspect.signature(function).bind(*takes.split(", "))
     except (TypeError, ValueError):
-        if hasattr(getattr(function, "__func__", function), "__code__"):  # else its arguments may not be known
+        if hasattr(getattr(function, "__func__", function), "__code__"):  # other callables may hide their arguments
             raise FedaxError(f"{name} must be a function of ({takes}): {defined(function)} takes others") from None

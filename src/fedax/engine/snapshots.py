@@ -1,4 +1,4 @@
-"""A run's two snapshots, client by client: its last round, and the round that validation rows chose."""
+"""A run's two snapshots, client by client: at its last round, and at the round that validation rows chose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def snapshots(run: Prepared, state: RunState) -> Clients:
         found["chosen"] = found["last"] if chosen.round == last.round else _moment(run, state, chosen)
     whole = run.whole
     joined = np.zeros(whole.clients, np.int64)
-    joined[run.seen] = state.joined[: len(run.seen)]  # of clients made as needed, those that are shown
+    joined[run.seen] = state.joined[: len(run.seen)]  # where clients are made as needed, those that are evaluated
     unseen = np.zeros(whole.clients, bool)
     unseen[run.unseen] = True
     rows = {part: whole.part(part).count for part in ("train", "validation", "test")}

@@ -1,4 +1,4 @@
-"""What changes from round to round: a checkpoint is this, and only this."""
+"""The state that changes from round to round: the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Metrics = dict[str, dict[str, Measurement]]  # by part, "personal_" before it fo
 
 @dataclasses.dataclass
 class State:
-    """What a round changes."""
+    """The part of a run's state that a round changes."""
 
     server: Any
     clients: Any  #: every client's state, stacked on the devices, or a `Store`
@@ -30,7 +30,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What a moment's models are made from."""
+    """The states that the models of one snapshot are made from."""
 
     round: int
     server: Any
@@ -38,8 +38,8 @@ class Snapshot:
 
 
 class Watch:
-    """Keeps the evaluated round with the best accuracy on validation rows, or AUC and the like if the problem asks for
-    them, else loss; the first of equals."""
+    """Keeps the evaluated round with the best validation accuracy, else loss; the first of equals. Where the problem
+    asks for AUC or the like, that decides."""
 
     def __init__(self) -> None:
         self.best: Snapshot | None = None
@@ -61,9 +61,11 @@ class Watch:
 
 @dataclasses.dataclass
 class RunState(State):
-    """What a run carries along: the models, the history, and what was counted."""
+    """The whole state of a run: the models, the history, and the counters."""
 
-    joined: NDArray[np.int64] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))  #: first rounds, or 0
+    joined: NDArray[np.int64] = dataclasses.field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )  #: each client's first round, from 1 on; 0 if it had none
     history: History = dataclasses.field(default_factory=History)
     gradients: int = 0
     floats_up: int = 0
@@ -75,5 +77,5 @@ class RunState(State):
     by_client: Clients | None = None  #: known when the run is over
 
     def moved(self, now: State) -> None:
-        """Take over what rounds have changed."""
+        """Take over the state after some rounds."""
         self.server, self.clients, self.round, self.diagnostics = now.server, now.clients, now.round, now.diagnostics

@@ -2,8 +2,8 @@
 
 A client that never took part has no row: its state is the method's first one. A row that changes is written to a
 free slot and the client's entry in the table of slots is moved there; so a copy of the table IS a snapshot of all
-states, as long as nobody reuses the slots that it names. That is how a checkpoint of a million clients costs what
-changed since the last one, and how a process killed half-way through a write loses nothing.
+states, until a slot that it names is reused. That is why a checkpoint of a million clients costs only what changed
+since the last one, and why a process killed half-way through a write loses nothing.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Slots(Protocol):
 
 
 class MemorySlots:
-    """Slots in memory. Room for `rows` of them is reserved, of which the system provides what is written to; that is
-    how rows are never copied to a larger place, which would take both at once."""
+    """Slots in memory. Room for `rows` slots is reserved at once, and the system provides memory as they are written:
+    so the rows are never copied to a larger array, for which both would have to fit."""
 
     def __init__(self, size: int, rows: int = 0) -> None:
         self._rows = np.zeros((rows, size), np.uint8)
@@ -160,13 +160,15 @@ def _grow(path: Path, size: int) -> None:
 
 
 class Store:
-    """Every client's state, on top of slots."""
+    """Every client's state, kept in slots."""
 
     def __init__(self, packing: Packing, clients: int, slots: Slots) -> None:
         self.packing, self.clients, self.slots = packing, clients, slots
         self.table = np.full(clients, NONE, np.int64)
         self._free = np.zeros(0, np.int64)
-        self._fresh = np.zeros(0, bool)  # by slot: written since the newest checkpoint, so that none names it
+        self._fresh = np.zeros(
+            0, bool
+        )  # whether a slot was written after the newest checkpoint, so that no checkpoint names it
         self._end = 0  # slots from here on were never used
 
     def take(self, who: Any) -> Any:
@@ -215,7 +217,7 @@ class Store:
             self._fresh[table[table >= 0]] = False
 
     def checksum(self) -> int:
-        """Of all rows that the table names, in the order of clients."""
+        """The bytes of all rows that the table names, in the order of clients."""
         total = 0
         present = self.table[self.table >= 0]
         for part in np.array_split(present, max(1, -(-len(present) * self.packing.size // (64 << 20)))):

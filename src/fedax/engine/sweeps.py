@@ -35,7 +35,7 @@ from fedax.runtime import is_main_process
 LANES = 64  # settings in one program
 MODES = ("auto", "batched", "sequence")
 
-Keep = Callable[[int, Result, Metrics], None]  #: told of a setting that is done: its number, and what it made
+Keep = Callable[[int, Result, Metrics], None]  #: called when a setting is done, with its number and its result
 
 
 def grid(algorithm: Algorithm, values: Mapping[str, Sequence[float]]) -> list[Algorithm]:
@@ -150,7 +150,7 @@ class Settings:
         self._save: Callable[[], None] | None = None
 
     def fingerprint(self) -> dict[str, str]:
-        """What makes the settings what they are, but for each one's numbers."""
+        """What identifies the settings, apart from the numbers in which they differ."""
         return fingerprint(self.first.prepared)
 
     def run(
@@ -164,7 +164,7 @@ class Settings:
     ) -> None:
         """Run one of the blocks, from its checkpoint if `folder` has one, and tell `keep` of each setting.
 
-        say: told the rounds done, those of the blocks before it included. every: seconds between two checkpoints, which
+        say: called with the rounds done, earlier blocks included. every: seconds between two checkpoints, which
         `folder` holds while the block is under way: a setting alone has a directory of its number.
         """
         done = None if say is None else (lambda rounds: say(block.start * self.rounds + rounds * len(block)))
@@ -208,7 +208,7 @@ class Settings:
 
 
 def _lanes(run: Prepared, budget: str | int | None) -> int:
-    """How many settings' client states the budget has room for, at least one and at most LANES."""
+    """The number of settings whose clients' states fit the budget together, at least one and at most LANES."""
     processes, held = shares.processes(run.engine.mesh), shares.share(run.engine.mesh, run.plan.clients)
     states = Packing(run.algorithm.client_init(run.x0)).size * held * (run.executor.devices // processes)
     room = byte_count(BUDGET if budget is None else budget)

@@ -1,7 +1,7 @@
 """How good a model on a table is, in more than one number: ranking, calibration, confusion; or residuals.
 
-All is of rows that no model trained on, where there are any. A client's AUC is there only if the client has rows of
-both classes.
+All numbers are computed on rows that no model trained on, where there are any. A client has an AUC only if it has rows
+of both classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def assess(
     model: Any | None,
     personal: Callable[[int], Any] | None,
 ) -> dict[str, Any]:
-    """The shared model's assessment and that of the clients' own, each where there is one.
+    """The assessment of the shared model and that of the clients' own models, each where such models exist.
 
     labels: of the classes; None for a regression.
     """
@@ -95,7 +95,7 @@ def _ranking(proba: Array, truth: Array) -> dict[str, float]:
 
 
 def _calibration(sure: Array, right: Array) -> list[list[float]]:
-    """From the least to the most probable tenth of the rows: how many, the mean probability, the share that is so."""
+    """Each tenth of the rows, from the least probable: its rows, their mean probability, the share that came true."""
     parts = np.array_split(np.argsort(sure, kind="stable"), min(BINS, len(sure)))
     return [[len(part), float(sure[part].mean()), float(right[part].mean())] for part in parts if len(part)]
 

@@ -1,8 +1,8 @@
 """The constant predictor: what a model must beat to have learnt anything.
 
 It gives every row the same outputs: of classes the log of their shares in the training rows, so that it predicts the
-majority and its loss is the best that a constant can have; of numbers their mean. Beside personal models stands one
-constant a client, from the client's own training rows.
+majority and its loss is the best that a constant can have; of numbers their mean. Personal models are compared with a
+constant of each client, from the client's own training rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST = 500  # clients with a constant each
 def constant_predictor(
     problem: Problem, federation: Federation, parts: Iterable[str], *, personal: bool = False
 ) -> dict[str, Any] | None:
-    """Its name, and its metrics on some parts as a history has them; None where the loss is of the user's own.
+    """The constant's name, and its metrics on some parts as a history has them; None for a loss of the user's own.
 
-    personal: with those of one constant a client.
+    personal: also give the metrics of one constant for each client.
 
     >>> from fedax.models import model
     >>> clients = Federation.from_clients([{"x": np.zeros((4, 1)), "y": np.array([0, 0, 0, 1])}])

@@ -1,4 +1,4 @@
-"""What one metric is for every client, and its summary over clients."""
+"""The value of one metric for every client, and its summary over clients."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Merge:
             self.total = found if self.total is None else metric.merge(self.total, found)
 
     def measurement(self, count: Any, which: Any) -> Measurement:
-        """What was found; `which` says whose values those of each client are."""
+        """The measurement; `which` gives the number of each client's value: clients with the same rows share one."""
         whole = np.nan if self.total is None else self.metric.finished(self.total)
         kept = tuple(s for i in which if (s := self.statistics[i]) is not None) if self.keep else ()
         return Measurement(np.asarray(self.values)[which], count.astype(np.float64), whole, kept)

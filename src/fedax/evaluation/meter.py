@@ -124,7 +124,7 @@ class Meter:
 
 
 class Meters(dict[str, Meter]):
-    """The meters of the parts that are evaluated: a model runs, or a client's own is made, once for all of them."""
+    """The meters of the parts that are evaluated: a model runs, and a client's own is made, once for all parts."""
 
     @property
     def _any(self) -> Meter:
@@ -140,7 +140,7 @@ class Meters(dict[str, Meter]):
         return np.concatenate([meter.index for meter in self.values()])
 
     def _dealt(self, data: Data | Disk) -> tuple[Any, Any]:
-        """What the devices look at, with the arrays that it is in, and where among it each row is."""
+        """The blocks of rows that the devices evaluate, with their arrays, and the position of each row among them."""
         if not isinstance(data, DividedRows):
             return data.blocks(self._blocks, self._any.mesh.devices.size), slice(None)
         block = min(_block(), -(-len(self._index) // self._any.mesh.devices.size))
@@ -229,8 +229,10 @@ class Meters(dict[str, Meter]):
         limit: int,
         first: int | None,
     ) -> dict[str, dict[str, Floats]]:
-        """What `Meter.sums` gives for the clients `who`, whose states are the rows of `states` from `first` on, or at
-        their own numbers, and whose rows begin at `starts`; `limit` is the largest number of clients in a call."""
+        """`Meter.sums` of the clients `who`, whose rows begin at `starts`; `limit` is the largest number in a call.
+
+        Their states are the rows of `states` from `first` on; without `first`, those at their own numbers.
+        """
         meter = self._any
         problem, plan, mesh, batched = meter.problem, meter.plan, meter.mesh, meter.batched
         devices, count = mesh.devices.size, shares.processes(mesh)
@@ -239,7 +241,7 @@ class Meters(dict[str, Meter]):
             order = np.arange(len(who))
             every = np.resize(who, places).astype(np.int32)
             at = every if first is None else np.resize(np.arange(first, first + len(who)), places).astype(np.int32)
-        else:  # every client at a place of the process that holds it; the others have a client of theirs
+        else:  # each client at a place of the process that holds it; places left over repeat a client of that process
             order = who % count * (places // count) + np.arange(len(who)) // count
             every = np.repeat(np.arange(count, dtype=np.int32), places // count)
             at = np.zeros(places, np.int32)

@@ -1,4 +1,4 @@
-"""Metrics under the name of their room; they are made in `fedax.metrics`, below problems, which hold them."""
+"""The metrics of `fedax.metrics` under this name, too; they are defined there because problems, below, hold them."""
 
 from __future__ import annotations
 

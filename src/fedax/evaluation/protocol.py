@@ -61,7 +61,7 @@ class Clients:
         return ~self.unseen
 
     def as_json(self) -> dict[str, Any]:
-        """As plain lists and numbers, None for what is not known."""
+        """The run's values as plain lists and numbers, None for those that are not known."""
         return {
             "names": list(self.names),
             "rows": {part: count.tolist() for part, count in self.rows.items()},
@@ -81,7 +81,7 @@ class Clients:
         return cls(tuple(content["names"]), rows, joined, unseen, moments)
 
     def with_local(self, other: Clients) -> Clients:
-        """These clients with the models of a local-only run as a fourth column, each moment with its like."""
+        """These clients with the models of a local-only run as a fourth column, moment by moment."""
         moments = {}
         for name, moment in self.moments.items():
             theirs = other.moments.get(name, other.moments["last"])
@@ -137,7 +137,7 @@ def helped(own: Floats, other: Floats, *, higher: bool = True) -> dict[str, floa
     if not both.any():
         return {}
     gain = (own - other)[both] * (1 if higher else -1)
-    # differences of two means over a client's rows: those of rounding alone are ties
+    # differences of two means over a client's rows: differences by rounding alone are ties
     gain = np.where(np.abs(gain) < 1e-9, 0.0, gain)
     result = {"gain": float(gain.mean()), "helped": float(np.mean(gain > 0)), "harmed": float(np.mean(gain < 0))}
     return {**result, "p": signed_rank(gain)}
@@ -223,7 +223,7 @@ def over_seeds(tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, 
         for key in dict.fromkeys(k for row in rows for k in row if k not in line):
             values = [row[key] for row in rows if key in row]
             if key.startswith("p_"):
-                line[key] = max(values)  # the seeds share their rows: no test of them together is at hand
+                line[key] = max(values)  # the seeds share their rows, so their tests cannot be combined
                 continue
             mean, half = interval(values)
             line[key] = mean

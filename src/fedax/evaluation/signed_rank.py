@@ -1,4 +1,4 @@
-"""Wilcoxon's signed-rank test as scipy.stats has it, whose import takes as long as a twentieth of the demo."""
+"""Wilcoxon's signed-rank test, as in scipy.stats, whose import would take a twentieth of the demo's time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXACT = 25  # differences up to which the distribution is counted
 
 
 def signed_rank(differences: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """The two-sided p-value of paired differences, if their median is 0; zeros are left out. 1 where all are.
+    """The two-sided p-value for a median of 0 of paired differences. Zeros are left out; 1 if all are zero.
 
     Exact for a few differences without zeros and ties, else by the normal approximation, corrected for ties.
 

@@ -47,14 +47,14 @@ def structure(psi: Any, params: Any, truth: Array | None, zero: float) -> dict[s
 
 
 def _support(leaves: list[Array], truth: Array | None, zero: float) -> dict[str, float]:
-    """All of `structure` that does not ask psi."""
+    """The numbers of `structure` that do not depend on psi."""
     flat = np.concatenate([leaf.ravel() for leaf in leaves])
     found = np.abs(flat) > zero
     row = {"density": float(found.mean())}
     if len(leaves) == 1 and leaves[0].ndim == 2 and min(leaves[0].shape) > 1:
         row["rank"] = float(np.sum(np.linalg.svd(leaves[0], compute_uv=False) > zero))
     if truth is not None and truth.size != flat.size and truth.size == len(truth) * flat.size:
-        return _means([_support(leaves, own, zero) for own in truth])  # a truth a client: the mean over them
+        return _means([_support(leaves, own, zero) for own in truth])  # a truth for each client: the mean over them
     if truth is not None and truth.size == flat.size:
         real = np.abs(truth.ravel()) > zero
         hits = float(np.sum(found & real))
@@ -71,7 +71,7 @@ def _means(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 def personal_structure(problem: Problem, models: Any, truth: Array | None, zero: float) -> dict[str, float]:
-    """The means over clients of `structure`; models are stacked, the truth is common or one a client.
+    """The means over clients of `structure`; models are stacked, the truth is common, or one for each client.
 
     >>> from fedax.regularizers import L2Ball
     >>> psi = L2Ball(1.0)

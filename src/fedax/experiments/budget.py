@@ -1,7 +1,7 @@
 """The same budget for every method: as many rounds as fit into what the first method of the file uses.
 
-A budget is counted as the columns of a metrics log are: gradients of single rows, or floats sent down and up. Clients
-that differ in size cost what a client costs in the mean, so that all seeds have the same rounds.
+A budget is counted as in a metrics log: gradients of single rows, or floats sent down and up. Clients that differ in
+size count with their mean cost, so that all seeds have the same rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Share:
     each: float
 
     def sentence(self, kind: str, first: Share) -> str:
-        """In words, beside the method that sets the budget.
+        """The share as a sentence, compared with the method that sets the budget.
 
         >>> Share("SCAFFOLD", 50, 400.0).sentence("floats", Share("FedAvg", 100, 200.0))
         "SCAFFOLD: 50 rounds, half of FedAvg's, because a round sends twice as much"
@@ -43,7 +43,7 @@ class Share:
         if self == first:
             return f"{shown}, which set the budget of {first.rounds * first.each:,.0f} {UNITS[kind]}"
         if not self.each:
-            return f"{shown}, as {first.label}, because it sends nothing, which no budget of floats can hold"
+            return f"{shown}, as {first.label}, because it sends nothing, so that a budget of floats does not limit it"
         if self.rounds == first.rounds:
             return f"{shown}, as {first.label}"
         why = costs[kind].format(_times(self.each / first.each))
@@ -77,7 +77,7 @@ def hold_equal(experiment: Experiment, problem: Any, federation: Any) -> tuple[E
 
 
 def _share(table: AlgorithmTable, costs: Iterator[float], total: float, experiment: Experiment) -> Share:
-    """As many rounds as fit: the first method's own, and no fewer than one."""
+    """The number of rounds that fits the budget: for the first method its own, and for any at least one."""
     spent, rounds = 0.0, 0
     for each in itertools.islice(costs, MOST * experiment.rounds):
         free = not spent and rounds == experiment.rounds
@@ -96,7 +96,7 @@ def _share(table: AlgorithmTable, costs: Iterator[float], total: float, experime
 
 
 def _costs(experiment: Experiment, table: AlgorithmTable, problem: Any, federation: Any) -> dict[str, Iterator[float]]:
-    """What each round costs, round after round, in the mean over the seeds."""
+    """The cost of each round, in their order, as the mean over the seeds."""
     run = Prepared.of(problem, federation, table.build(), config_of(experiment, experiment.seeds[0]))
     cost, cohort = run.cost, run.plan.cohort
     gradients = cohort * float(np.mean(cost.gradients(run.rows, run.steps, run.plan.batch)))

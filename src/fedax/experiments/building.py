@@ -69,7 +69,7 @@ def options(experiment: Experiment, seed: int) -> dict[str, Any]:
 
 
 def availability_of(experiment: Experiment) -> Availability | None:
-    """When clients are there, if not always; a column of the table may say how often each of them is."""
+    """When clients are there, or None for always; a column of the data may give each client's probability."""
     asked: Any = experiment.availability
     if asked is None or asked.column is None:
         made: Availability | None = None if asked is None else asked.build()

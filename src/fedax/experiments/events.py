@@ -1,4 +1,4 @@
-"""What is told while an experiment is carried out: the run it is about, and who listens."""
+"""Events of an experiment: `Progress` is told of them, with the `Run` that each is about."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Run:
     round: int = 0
     message: str = ""
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
-    rounds: int = 0  #: those that it is to run; 0 where all run as many
-    title: str = ""  #: how it is called on the screen, if not by its label and seed
+    rounds: int = 0  #: the rounds that it is to run; 0 where all run the same number
+    title: str = ""  #: its name on the screen, if not its label and seed
 
 
 class Progress:
-    """Told what happens; does nothing. Subclass it to show a bar."""
+    """Told of an experiment's events, and does nothing. Subclass it to show a bar."""
 
     def say(self, sentence: str) -> None:
-        """Something to know before the runs begin."""
+        """A sentence for the user, before the runs begin."""
 
     def begin(self, runs: list[Run], rounds: int) -> None:
-        """All is checked, and these runs follow."""
+        """Everything is checked, and these runs follow."""
 
     def start(self, run: Run) -> None:
         """A run begins."""
@@ -40,13 +40,13 @@ class Progress:
         """The run had begun before, and goes on after this round; 0 where it had no checkpoint."""
 
     def advance(self, rounds: int) -> None:
-        """The current run has done so many rounds."""
+        """The current run has done this number of rounds."""
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """The current run was evaluated."""
 
     def tried(self, run: Run, done: int, settings: int, best: str) -> None:
-        """Further settings of a sweep are done, so many of all; the best so far in words."""
+        """`done` of a sweep's settings are done; `best` is the best so far in words."""
 
     def end(self, run: Run) -> None:
         """A run ended."""

@@ -1,4 +1,4 @@
-"""Carrying out an experiment: everything is checked, then each method and seed runs in its own directory."""
+"""Runs an experiment: everything is checked, then each method and seed runs in its own directory."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from fedax.runtime import is_main_process, noticing_losses
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What an experiment made: its directory and its runs, in order, up to the last that began.
+    """The outcome of an experiment: its directory and its runs, in order, up to the last that began.
 
-    worked: how many of them ran now; when a comparison goes on, the others had ended before.
-    left: how many were planned and have not begun, after Ctrl-C.
+    worked: how many of the runs ran now; when a comparison goes on, the others had ended before.
+    left: how many runs were planned and have not begun, after Ctrl-C.
     """
 
     folder: Path
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run that is planned, and the method that it is of."""
+    """A planned run and its method."""
 
     run: Run
     table: AlgorithmTable
@@ -79,9 +79,9 @@ def run(
     progress: Progress | None = None,
     tuned: bool = False,
 ) -> Outcome:
-    """Run every method with every seed, as `plan` says; `resume` goes on with what did not come to its end.
+    """Run every method with every seed, as `plan` says; `resume` goes on with runs that did not end.
 
-    Where methods make personal models, training alone runs beside them; a budget gives each method its rounds. Bad
+    Where methods make personal models, LocalOnly runs beside them; a budget gives each method its rounds. Bad
     input raises before anything is written. A run that diverges keeps its last good model, and the others go on; after
     Ctrl-C the current run keeps what it has and no other begins.
 
@@ -130,7 +130,7 @@ class Runner:
         self.trackers = trackers(experiment.log or ()) if is_main_process() else []
         self.problem, self.federation = prepared or prepare(experiment)
         self.clients = describe_clients(self.federation)
-        # every method is prepared before the first begins, for that checks it; its other seeds when they begin
+        # preparing checks a method: each is prepared before the first run begins, its other seeds when they begin
         self.prepared: dict[Path, Prepared] = {}
         for task in {task.run.label: task for task in reversed(tasks)}.values():
             self.prepared[task.run.folder] = self._prepare(task)
@@ -152,7 +152,7 @@ class Runner:
         return done
 
     def _prepare(self, task: PlannedRun) -> Prepared:
-        """What a run needs before its first round; rows on the devices are shared by all."""
+        """Prepare a run; all runs share the rows on the devices."""
         config = config_of(
             self.experiment.of(task.table),
             task.run.seed,

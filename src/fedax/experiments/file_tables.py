@@ -65,7 +65,7 @@ class AlgorithmTable(NamedTable):
     _built: Algorithm | None = PrivateAttr(None)
 
     def build(self) -> Algorithm:
-        """The method, made once.
+        """The method that the table describes, built once.
 
         >>> AlgorithmTable(name="FedAvg", lr={"kind": "inverse-time", "initial": 0.1, "decay": 1}).build().lr
         InverseTime(initial=0.1, per='round', decay=1)
@@ -75,7 +75,7 @@ class AlgorithmTable(NamedTable):
         return self._built
 
     def resolved(self) -> dict[str, Any]:
-        """Name, label and every hyper-parameter, those left at their defaults too.
+        """Name, label and every hyper-parameter, defaults included.
 
         >>> AlgorithmTable(name="fedavg", lr=0.1).resolved()
         {'name': 'FedAvg', 'label': 'FedAvg', 'lr': 0.1, 'server_lr': 1.0}
@@ -350,7 +350,7 @@ class ProblemTable(FileTable):
 def _method(name: str, options: dict[str, Any], path: str = "") -> Algorithm:
     """A method from its table."""
     made = build(name, **{key: _hyperparameter(path + key, value) for key, value in options.items()})
-    whole = {  # a rate of 1 is the rate 1.0, and need not be compiled anew
+    whole = {  # a rate of 1 is the rate 1.0, and need not be compiled again
         f.name: float(value)
         for f in dataclasses.fields(made)  # type: ignore[arg-type]
         if type(value := getattr(made, f.name)) is int and not f.metadata.get("static")

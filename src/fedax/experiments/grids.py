@@ -1,8 +1,8 @@
-"""Over which values `fedax compare --tune` tunes, as each method's own file declares them; and the [tune] table.
+"""The values that `fedax compare --tune` tries, as each method's file declares them, and the [tune] table.
 
 Rates, and weights that go with the scale of a loss, have no values that suit every problem: their grids are multiples
-of the file's own value. Shares and momenta have the values of their papers. In a search without a grid the least and
-the largest value are the ends of the range.
+of the file's own value. Shares and momenta have the values of their papers. In a search without a grid the smallest
+and the largest value are the ends of the range.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TuneTable(DecidedByMetric):
     """[tune]: values to try instead of the declared ones, a list for each hyper-parameter. A list counts for every
     method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
 
-    seed: of the runs that tune; default the least that is not reported on.
+    seed: of the runs that tune; default the smallest seed that is not reported on.
     metric: what decides, a metric, such as auc or one of your own, or a column on validation rows; default AUC if it is
         among the metrics, else accuracy, else the objective, of the clients' own models where there are any.
     """
@@ -112,7 +112,7 @@ def with_values(table: AlgorithmTable, setting: Mapping[str, float]) -> Algorith
 
 
 def at_bound(table: AlgorithmTable, name: str, value: float) -> bool:
-    """Whether no further value of a field is allowed beyond this one: an edge that is no reason for a warning.
+    """Whether the value is the last that a field allows, so that a best value there is no reason for a warning.
 
     >>> at_bound(AlgorithmTable(name="FedCM", lr=0.1), "alpha", 1.0)
     True

@@ -1,4 +1,4 @@
-"""Ctrl-C between rounds: in the middle of a compiled program the run's state is in XLA's hands."""
+"""Ctrl-C takes effect between rounds, because within a compiled program XLA holds the run's state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Interrupt:
         return bool(agreed(self._pressed))
 
     def check(self) -> None:
-        """Call where it is safe to stop."""
+        """Raise Stopped if Ctrl-C was pressed; called where it is safe to stop."""
         if self.asked:
             raise Stopped
 

@@ -42,7 +42,7 @@ class Judge:
         return f"{self.metric}{'' if self.over is None else f', mean over the last {self.over} rounds'}"
 
     def score(self, history: Rows) -> float:
-        """What the setting with this history is judged by; NaN if it did not come to its end."""
+        """The score of the setting with this history; NaN if it did not finish."""
         if not history or history[-1]["round"] < self.rounds:
             return math.nan
         first = self.rounds - (self.over or 1)

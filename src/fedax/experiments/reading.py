@@ -18,7 +18,7 @@ from fedax.whole_files import read_regular
 
 
 def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()) -> Experiment:
-    """The experiment in a TOML file, with some of its fields set anew.
+    """The experiment in a TOML file, with some of its fields changed.
 
     overrides: pairs of a dotted field and a TOML value, such as ("algorithm.lr", "0.05"). A field of
         `algorithm` is set in each [[algorithm]] table, or in one by its label or its number: "algorithm.FedProx.mu",
@@ -98,7 +98,7 @@ def _set(inside: Any, parts: list[str], value: Any, key: str) -> None:
 
 
 def _label(table: Any) -> Any:
-    """What a method's table calls it."""
+    """The label or name in a method's table."""
     return table.get("label", table.get("name")) if isinstance(table, dict) else None
 
 

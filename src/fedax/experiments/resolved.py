@@ -1,4 +1,4 @@
-"""An experiment as the directories of its runs say it."""
+"""Resolved experiments: what experiment.json of a run or of several runs says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def resolved_comparison(experiment: Experiment, runs: list[str]) -> dict[str, An
 
 
 def carried_out(resolved: dict[str, Any], run: Prepared) -> dict[str, Any]:
-    """A run's experiment with what it came to: the loss, the outputs, the executor."""
+    """A run's experiment with what follows from its data: the loss, the outputs, the executor."""
     problem = run.problem
     found = {
         "problem": {**resolved["problem"], "loss": problem.name},

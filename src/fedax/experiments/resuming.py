@@ -1,4 +1,4 @@
-"""Going on with an experiment that did not come to its end, from what it left on disk."""
+"""Resumes an experiment that did not finish, from the files that it left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedax.runs.lock import locked
 from fedax.runtime import noticing_losses
 
 log = logging.getLogger("fedax")
-_MACHINE = ("versions", "runs", "metrics")  # what a resolved experiment says beyond the experiment
+_MACHINE = ("versions", "runs", "metrics")  # fields of a resolved experiment that an experiment file does not have
 # What may change while a comparison is under way. A single run goes on with the devices that it began with.
 _FREE = ("executor", "devices", "chunk", "checkpoint_every", "state_budget")
 
@@ -124,7 +124,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def _home(folder: Path) -> Path:
-    """The comparison that a run is part of: it knows what is measured in all its runs; else the directory itself."""
+    """The directory of the comparison that a run is part of, which names the metrics of all its runs; else its own."""
     above = folder.resolve().parent
     about = read_json(above.parent / EXPERIMENT) if above.name == RUNS else None
     inside = about is not None and folder.resolve().name in about.get("runs", ()) and about.get("sweep") is None
@@ -132,7 +132,7 @@ def _home(folder: Path) -> Path:
 
 
 def _as_toml(content: Any) -> Any:
-    """A resolved table as a file would say it: TOML has infinity, and no word for nothing."""
+    """A resolved table as an experiment file has it: infinity as a number, and no entries that are None."""
     if isinstance(content, dict):
         return {key: _as_toml(value) for key, value in content.items() if value is not None}
     if isinstance(content, list):

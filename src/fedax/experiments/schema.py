@@ -1,4 +1,4 @@
-"""What an experiment file may say: the fields of its top level, and the tables below it."""
+"""The schema of an experiment file: the fields of its top level, and the tables below it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of 
 
     name: of the experiment, in its directory and its report.
     eval_every: rounds between two evaluations; unless given, 50 evaluations or a few more.
-    budget: what every method has the same amount of, as much as the first one uses; "rounds" unless given.
+    budget: what every method may spend equally much of, as much as the first one spends; "rounds" unless given.
     seeds: a run for each method and seed.
     checkpoint_every: seconds between two checkpoints.
     log: trackers that get the rows of the history as they are made.
@@ -118,7 +118,7 @@ class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of 
         return self
 
     def _name_metrics(self) -> None:
-        """Measure what decides, and let one of the user's own decide by its name, as the history has it."""
+        """Measure the metric that decides, and name it as the history does, also if it is one of the user's own."""
         tables = [table for table in (self.tune, self.sweep) if table is not None]
         names = [named(one).name for one in self.problem.metrics]
         for asked in [*(table.metric for table in tables), self.stop_by]:
@@ -132,7 +132,7 @@ class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of 
         self.stop_by = _bare(self.stop_by)
 
     def of(self, table: AlgorithmTable) -> Experiment:
-        """The experiment with the number of rounds of one method, and as many evaluations as the other methods have."""
+        """The experiment with one method's own number of rounds, evaluated as many times as the other methods."""
         if table.rounds is None or self.eval_every is None:
             return self
         every = max(1, round(self.eval_every * table.rounds / self.rounds))
@@ -140,11 +140,11 @@ class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of 
 
     @property
     def compared(self) -> bool:
-        """Whether clients have models of their own, or some come after training: then all are compared."""
+        """Whether clients have personal models, or some clients join after training: then all models are compared."""
         return self.unseen > 0 or (self.personal and any(table.build().personalised for table in self.algorithm))
 
     def with_yardstick(self) -> Experiment:
-        """A personal experiment with training alone beside its methods, at the rate of the first personal one."""
+        """A personal experiment with LocalOnly beside its methods, at the rate of the first personal one."""
         made = [table.build() for table in self.algorithm]
         own = [table for table, method in zip(self.algorithm, made, strict=True) if method.personalised]
         if not self.personal or not own or any(not method.shared for method in made) or "lr" not in own[0].options:

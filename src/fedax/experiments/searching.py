@@ -10,7 +10,7 @@ from typing import Any
 
 from fedax.errors import FedaxError
 
-END = 0.05  # of a range, at either side, within which its best value is at the end
+END = 0.05  # share of a range at either end; a best value within it counts as at the end
 
 
 def optuna() -> Any:
@@ -36,7 +36,7 @@ class Search:
         self._state = package.trial.TrialState
         self._ranges = {name: (min(of), max(of), logarithmic(of)) for name, of in values.items()}
         backend = package.storages.journal.JournalFileBackend(str(path))
-        # a sampler begins anew when a study goes on: the same seed would ask for the same settings again
+        # a study that goes on has a new sampler: the same seed would ask for the same settings again
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             sampler = package.samplers.TPESampler(seed=seed + len(done), multivariate=True)
@@ -57,9 +57,9 @@ class Search:
         }
 
     def tell(self, score: float | None) -> None:
-        """What it came to; None where it diverged."""
+        """Tell the study a setting's score; None where it diverged."""
         if score is None:
-            self._study.tell(self._trial, state=self._state.PRUNED)  # worse than any that came to its end
+            self._study.tell(self._trial, state=self._state.PRUNED)  # worse than any that finished
         else:
             self._study.tell(self._trial, score)
 

@@ -49,7 +49,7 @@ class Grid:
 
     @property
     def done(self) -> bool:
-        """Whether no setting is left."""
+        """Whether all settings are done."""
         return len(self.trials) == len(self.values)
 
     def run(self, advance: Callable[[int], None]) -> Iterator[list[TriedSetting]]:

@@ -28,7 +28,7 @@ class DecidedByMetric(BaseModel):
 
     @property
     def bare(self) -> str | None:
-        """The metric's own name, where no column was named."""
+        """The metric's name, if `metric` names no column."""
         return self.metric if self.metric in (*METRICS, "objective", *self._own) else None
 
     def knowing(self, own: Sequence[str]) -> None:

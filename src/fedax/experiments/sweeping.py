@@ -1,9 +1,9 @@
-"""Carrying out a sweep: each method's settings, side by side or in sequence, the best kept as a run.
+"""Runs a sweep: each method's settings, side by side or in sequence; the best of each method is kept as a run.
 
 sweep.csv           a row for each method, seed and setting that is done: its values, its score, its last metrics
 histories.jsonl     a row for each evaluated round of each of them
-settings/           what each of them made, as soon as it is done, and checkpoints of those under way
-runs/               the best setting of each method, a directory a seed
+settings/           the result of each setting, as soon as it is done, and checkpoints of those under way
+runs/               the best setting of each method, a directory for each seed
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS, HISTORIES, TRIALS = "sweep.csv", "histories.jsonl", "settings"
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """The best setting of one method, with what it came to for each seed; no setting if all diverged.
+    """The best setting of one method, with its result for each seed; no setting if all diverged.
 
     mode: how the settings were run, "batched" or in "sequence".
     """
@@ -62,9 +62,9 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What a sweep made: its directory, what decided, and the best of each method whose grid finished.
+    """The outcome of a sweep: its directory, the judge, and the best of each method whose grid finished.
 
-    worked: how many grids, of a method and a seed, ran now. interrupted: some that were asked for did not finish.
+    worked: how many grids, each of a method and a seed, ran now. interrupted: whether some of them did not finish.
     """
 
     folder: Path
@@ -96,7 +96,7 @@ def sweep(experiment: Experiment, out: Path, *, only: Sequence[str] = (), progre
 
 
 def resume_sweep(folder: Path, *, only: Sequence[str] = (), progress: Progress | None = None) -> Swept:
-    """Go on with a sweep that did not come to its end: settings that are done are kept, those under way go on.
+    """Go on with a sweep that did not finish: settings that are done are kept, those under way go on.
 
     only: the labels of the methods that go on, if not all.
 
@@ -138,14 +138,14 @@ class _Sweeper:
         return Prepared.of(self.problem, self.federation, algorithm, config_of(self.experiment, seed))
 
     def begin(self) -> None:
-        """Write what is known before the first round."""
+        """Write the resolved experiment, before the first round."""
         claim(self.out)
         decides = {"metric": self.judge.metric, "goal": self.judge.goal}
         resolved = resolved_comparison(self.experiment, self.names)
         write_json(self.out / EXPERIMENT, {**resolved, "sweep": {**self.table.model_dump(), **decides}})
 
     def carry_out(self, progress: Progress, only: Sequence[str]) -> Swept:
-        """Run what is not done, method by method, up to Ctrl-C; with `only`, of these methods."""
+        """Run the settings that are not done, method by method, up to Ctrl-C; with `only`, those of these methods."""
         every = [(table, seed) for table in self.experiment.algorithm for seed in self.experiment.seeds]
         pairs = [pair for pair in every if not only or pair[0].label in only or not self.left(*pair)]
         waiting = [self.run_of(table, seed) for table, seed in pairs if self.left(table, seed)]
@@ -179,19 +179,19 @@ class _Sweeper:
         return Swept(self.out, self.judge, methods, interrupted=ended < len(pairs), worked=len(waiting))
 
     def run_of(self, table: AlgorithmTable, seed: int) -> Run:
-        """A grid as progress knows it."""
+        """A grid as a `Run` of `fedax.experiments.events`."""
         return Run(str(table.label), seed, self.out / RUNS / run_name(table, seed))
 
     def left(self, table: AlgorithmTable, seed: int) -> int:
-        """How many settings of a grid are not done."""
+        """The number of a grid's settings that are not done."""
         return self.count - sum(1 for _ in self.home(table, seed).glob(f"*/{TRIAL}"))
 
     def home(self, table: AlgorithmTable, seed: int) -> Path:
-        """Where the settings of a grid are kept."""
+        """The directory of a grid's settings."""
         return self.out / TRIALS / run_name(table, seed)
 
     def run(self, grid: Grid, run: Run, progress: Progress, interrupt: Interrupt) -> None:
-        """What is left of one method's grid with one seed; settings are written and shown as they are done."""
+        """Run the rest of one method's grid with one seed; settings are written and shown as they are done."""
 
         def advance(rounds: int) -> None:
             progress.advance(rounds)
@@ -228,7 +228,7 @@ class _Sweeper:
                 file.writelines(json.dumps({**whose, **row}) + "\n" for row in trial.result.history)
 
     def keep_best(self, table: AlgorithmTable, grids: list[Grid]) -> Best:
-        """Write the runs of the setting that is best over the seeds; after that no models of settings are needed."""
+        """Write the runs of the setting that is best over the seeds; then remove the models of all settings."""
         of_settings = [[grid.trials[number] for grid in grids] for number in range(self.count)]
         whole = [trials for trials in of_settings if not any(math.isnan(trial.score) for trial in trials)]
         about = Best(str(table.label), len(of_settings), len(of_settings) - len(whole), mode=grids[0].mode)
@@ -251,7 +251,7 @@ class _Sweeper:
         return about
 
     def keep(self, table: AlgorithmTable, trial: TriedSetting) -> Path:
-        """Write one setting as a run of its own; one without models was written before."""
+        """Write one setting as a run of its own; a setting without models has been written already."""
         path = self.out / RUNS / run_name(table, trial.seed)
         if trial.result.model is None:
             return path
@@ -268,7 +268,7 @@ class _Sweeper:
 
 
 def at_the_edge(setting: Mapping[str, float], values: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """The fields of a setting whose value is the least or greatest that was tried, where there were three or more.
+    """The fields whose value is the smallest or the largest that was tried, of three or more.
 
     >>> at_the_edge({"lr": 0.1, "mu": 1.0}, {"lr": [0.1, 1.0, 10.0], "mu": [0.1, 1.0, 10.0]})
     ('lr',)

@@ -32,7 +32,7 @@ class Tracker(Protocol):
         """An evaluated round."""
 
     def end(self, status: str) -> None:
-        """The run ended so: finished, diverged, interrupted or failed."""
+        """The run ended with this status: finished, diverged, interrupted or failed."""
 
 
 class TensorBoard:
@@ -113,12 +113,12 @@ def trackers(names: Sequence[str]) -> list[Tracker]:
 
 
 def tracked(progress: Progress, told: Sequence[Tracker]) -> Progress:
-    """A progress that tells trackers of what another is told."""
+    """A progress that passes on every event to another one, and to trackers."""
     return cast("Progress", _Tracked(progress, told)) if told else progress
 
 
 class _Tracked:
-    """A tracker that fails, as when a network does, is left out from then on: the run goes on."""
+    """Call a tracker; one that fails, as when the network does, is not called again, and the run goes on."""
 
     def __init__(self, progress: Progress, told: Sequence[Tracker]) -> None:
         self._progress, self._told = progress, list(told)
@@ -144,7 +144,7 @@ class _Tracked:
         self._progress.end(run)
 
     def _begin(self) -> None:
-        """With the first row: the run's directory says by then what was asked."""
+        """Tell trackers that the run begins, with its first row: by then its directory has the resolved experiment."""
         if self._began or self._run is None:
             return
         self._began, run = True, self._run

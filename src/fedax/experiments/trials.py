@@ -2,7 +2,7 @@
 
 metrics.jsonl, result.json      its history, and how it ended
 model.safetensors, personal.safetensors     its models, until the best setting of its method is known
-trial.json          its values, its clients' last metrics, what it was run under; written last
+trial.json          its values, its clients' last metrics, its experiment's fingerprint; written last
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TriedSetting:
     def of(
         cls, label: str, seed: int, setting: dict[str, float], result: Result, metrics: Metrics, judge: Judge
     ) -> TriedSetting:
-        """A setting that is done, judged."""
+        """A setting that is done, with its score."""
         score = math.nan if "diverged" in result.info else judge.score(result.history)
         return cls(label, seed, setting, result, metrics, score, judge.reached(result.history))
 
@@ -93,7 +93,7 @@ def recall_trial(
     compare(about["fingerprint"], fingerprint)
     if (folder / MODEL).exists():
         result = load(folder)
-    else:  # the best of its method is known, and its models are not needed any more
+    else:  # the best setting of the method is known, and other models are not needed any more
         kept = json.loads((folder / INFO).read_text())
         result = Result(read_history(folder / HISTORY), None, None, kept["clients"], kept["info"])
     metrics = {

@@ -1,6 +1,6 @@
 """Tuning before a comparison: each method's hyper-parameters, on validation rows and a seed of its own.
 
-tuning.json         what was tuned, over what, at which cost, and what came out; `Tuned` has the fields
+tuning.json         each method's tuning: the values tried, the cost, the setting chosen; `Tuned` has the fields
 tuning/             a line for each setting that is done; the same command goes on with the others
 
 Only validation rows are evaluated: test rows are not looked at before the settings are chosen.
@@ -66,7 +66,7 @@ def tune(
 ) -> tuple[Experiment, list[Tuned]]:
     """The experiment with each method's best setting, and how it was found; `out/tuning` keeps what is done.
 
-    trials: search with Optuna, so many settings a method; None for every setting of the grid. Each method has the
+    trials: settings a method in a search with Optuna; None for every setting of the grid. Each method has the
         rounds that it is compared with. Bad input raises before anything is written; Ctrl-C raises `Stopped`.
     """
     if not (out / TRIALS).is_dir() or (out / "experiment.json").exists():
@@ -122,7 +122,7 @@ class _Method:
         self.how = {**options(own, seed), "eval_on": ["validation"], "eval_every": own.rounds}
         self.count = math.prod(map(len, self.grid.values())) if trials is None else trials
         self.log = folder / f"{slug(str(table.label))}.jsonl"
-        # what the trials hang on; the reported seeds are not part of it
+        # all that the trials depend on; the reported seeds are not part of it
         asked = {**resolved_run(experiment, table, seed), "grid": self.grid, "searched": bool(trials)}
         kept = {name: value for name, value in asked.items() if name not in FREE}
         self.asked = json.loads(json.dumps(as_json(kept), default=str))
@@ -156,7 +156,7 @@ class _Method:
         return self._tuned("searched" if self.trials else "grid", best["setting"], best["score"])
 
     def _grid(self, advance: Callable[[int], None]) -> Iterator[None]:
-        """Every combination, side by side where the model is small; yields whenever some are done."""
+        """Run every combination, side by side where the model is small; yields whenever some are done."""
         combined = [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
         methods = [with_values(self.table, setting).build() for setting in combined]
         settings = Settings(*self.on, methods, **self.how)
@@ -170,7 +170,7 @@ class _Method:
                 yield
 
     def _search(self, advance: Callable[[int], None]) -> Iterator[None]:
-        """Settings that Optuna asks for, one after the other."""
+        """Run the settings that Optuna asks for, one after the other."""
         search = Search(self.grid, self.log.with_suffix(".optuna"), self.seed, self.judge.goal, self.done)
         while len(self.done) < self.count:
             setting = search.ask()
@@ -240,8 +240,8 @@ class _Method:
 
 
 def _judge(run: Simulation, asked: TuneTable) -> Judge:
-    """What decides: on validation rows, AUC and the like if asked for, else accuracy, the objective, the loss; of own
-    models where there are."""
+    """The judge: on validation rows, AUC and the like if asked for, else accuracy, the objective, the loss; of personal
+    models if a method makes them."""
     columns = [name for name in next(iter(run)) if name.removeprefix("personal_").startswith("validation_")]
     own = "personal_" if run.prepared.algorithm.personalised else ""
     wanted = [f"{own}validation_{name}" for name in (*BALANCED, "accuracy", "objective", "loss")]

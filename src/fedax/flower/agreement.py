@@ -144,7 +144,7 @@ class Setting(RoundWork):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A short name for all that."""
+        """A short hash of everything that both sides must agree on."""
         return hashlib.sha256(json.dumps(self.described, sort_keys=True).encode()).hexdigest()[:12]
 
     def first_parameters(self, layout: Layout) -> Vector:
@@ -161,7 +161,7 @@ class Setting(RoundWork):
             raise not_taken(layout, error) from error
 
     def slowed(self, steps: int, client: int) -> int:
-        """The local steps of a client who would take so many, and who may be slow."""
+        """The local steps of a client that would take this number, and may be slow."""
         if self.availability is None:
             return steps
         assert self.clients is not None
@@ -178,7 +178,7 @@ class Setting(RoundWork):
 
 
 def compare(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """What two sides disagree on, in words.
+    """The differences between two sides, in words.
 
     >>> compare({"seed": "0", "rounds": "5"}, {"seed": "1", "rounds": "5"})
     'seed is 0 there and 1 here'

@@ -247,7 +247,7 @@ def _in_time(name: str, certificate: x509.Certificate) -> str:
 
 
 def _soon(end: datetime.datetime) -> str:
-    """What is said of a certificate that ends within 30 days."""
+    """The words about a certificate that ends within 30 days."""
     left = end - datetime.datetime.now(datetime.UTC)
     return f", which is in {left.days} days: renew it" if left < SOON else ""
 

@@ -16,7 +16,7 @@ from fedax.privacy.secret_cohorts import secret_draw
 class Cohorts:
     """The cohorts of a run.
 
-    secret: gives the server's own secret, for cohorts that are to be secret.
+    secret: a function that gives the server's own secret, for secret cohorts.
     """
 
     def __init__(self, setting: Setting, secret: Callable[[], bytes]) -> None:
@@ -29,7 +29,7 @@ class Cohorts:
             self._presence = Presence(asked, setting.seed, setting.clients)
 
     def pool(self, round: int, connected: set[int]) -> set[int]:
-        """Those of the connected clients that the experiment has there in a round."""
+        """The connected clients that the experiment's availability has there in a round."""
         if self._presence is None:
             return connected
         return connected & set(np.flatnonzero(self._presence.there(round)).tolist())

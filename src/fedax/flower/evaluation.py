@@ -85,7 +85,7 @@ def _merged(
 
 
 def _finished(metric: Metric, statistic: np.ndarray[Any, Any]) -> float | None:
-    """What a site's statistic comes to; None where the metric cannot make anything of it."""
+    """The value of a site's statistic; None where the metric cannot finish it."""
     try:
         with np.errstate(all="ignore"):
             return float(metric.finished(statistic))

@@ -1,4 +1,4 @@
-"""What is checked of an upload before it counts: its arrays, that they are finite, and how large it is."""
+"""Checks of an upload before it counts: its arrays, whether they are finite, and its norm."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _Dtype = Annotated[str, Field(pattern=f"^({DTYPES})$")]
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What a client is asked to do in a round.
+    """An order: what a client is asked to do in a round.
 
     run: the training that this belongs to; start: how often its server has been started.
     used: the round after which the client's state is good, 0 for its first state. So a client learns whether its last
@@ -84,7 +84,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Hello:
-    """Who a node says that it is: its client's number, rows of each part, local steps and a row's layout.
+    """A node's introduction: its client's number, rows of each part, local steps and a row's layout.
 
     proof: what only the site that first had this number can say in this run; see `fedax.flower.owners`.
     """

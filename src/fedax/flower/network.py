@@ -93,7 +93,7 @@ class Network:
         return None
 
     def look(self) -> None:
-        """See who has come and who has gone."""
+        """Note which nodes have connected and which are gone."""
         keys = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
         self._seen()
         nodes = set(keys)

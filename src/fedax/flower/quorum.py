@@ -12,7 +12,7 @@ from fedax.flower.agreement import Setting
 
 @dataclasses.dataclass(frozen=True)
 class Quorum:
-    """What a server waits for.
+    """The numbers of clients and answers, and the seconds, that a server waits for.
 
     min_clients: connected clients that a round begins with; the cohort unless given.
     min_answers: answers that a round needs; half the cohort unless given. All of it for a method that needs all.

@@ -372,7 +372,7 @@ class Server:
         return {"epsilon": spent}
 
     def _promise(self) -> dict[str, float]:
-        """What clipping and noise have guaranteed so far."""
+        """The guarantee of clipping and noise so far."""
         spent, asked = self._spent(), self.setting.privacy
         return spent if asked is None or not spent else {**spent, "delta": asked.delta}
 

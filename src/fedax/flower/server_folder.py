@@ -93,7 +93,7 @@ class ServerFolder:
 
     @contextlib.contextmanager
     def logged(self) -> Iterator[None]:
-        """Write what is said of the network to the run's own log, too."""
+        """Write the network's log lines to the run's own log, too."""
         handler = logging.FileHandler(self.path / LOG)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)

@@ -66,7 +66,7 @@ class Worker:
         self.data = Data.of(own.arrays, places, every + self.steps)
 
     def hello(self, run: str = "") -> Hello:
-        """Who this is, to the server of a run."""
+        """This client's introduction to the server of a run."""
         counts = tuple(int(self.own.part(part).count[0]) for part in ("train", "validation", "test"))
         setting = self.setting
         proof = prove(self.folder, self.number, run) if run else ""

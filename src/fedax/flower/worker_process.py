@@ -42,7 +42,7 @@ class ThreadExecutor:
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        """Nothing is kept that could go stale."""
+        """Does nothing: no state is kept that could go stale."""
 
     def close(self) -> None:
         """Nothing is open between two tasks."""

@@ -1,4 +1,4 @@
-"""What a metric is: a record a row, a statistic of records that can be merged, and the value that it comes to."""
+"""A metric: a record of each row, a statistic of records that can be merged, and the value of a statistic."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Metric:
         return self.finished(self.statistic_of(records))
 
     def describe(self) -> dict[str, Any]:
-        """What a reader of files must know of it.
+        """The fields that a reader of a run's files needs.
 
         >>> from fedax.metrics import METRICS
         >>> METRICS["auc"].describe()

@@ -1,4 +1,4 @@
-"""Metrics of classes: records of (outputs, labels) on the device, statistics of records, what these come to."""
+"""Metrics of classes: records of (outputs, labels) on the device, statistics of records, and their values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _confidence(z: Any, y: Any) -> Any:
 
 
 def _negative_log_likelihood(z: Any, y: Any) -> Any:
-    """Summed over a row's labels, and how many these are; a label below 0 does not count where a row has several."""
+    """The sum over a row's labels, and their number; where a row has several, a label below 0 does not count."""
     import jax
     import jax.numpy as jnp
 
@@ -89,7 +89,7 @@ def _among_five(z: Any, y: Any) -> Any:
     return jnp.sum(before, axis=1) < 5
 
 
-# Statistics of records, and what they come to.
+# Statistics of records, and their values.
 
 
 def _confusion(records: Floats) -> Floats:
@@ -189,7 +189,7 @@ CLASSIFICATION = (
         "perplexity",
         _negative_log_likelihood,
         lambda records: records.sum(axis=0),
-        lambda sums: math.exp(min(700.0, sums[0] / sums[1])),  # a float ends soon after
+        lambda sums: math.exp(min(700.0, sums[0] / sums[1])),  # exp of more is beyond a float
         higher=False,
     ),
 )

@@ -1,4 +1,4 @@
-"""Metrics by name: those that are built in, those from outside, and how files tell of either."""
+"""Metrics by name: those that are built in, those from outside, and what files say of either."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OWN: dict[str, Shown] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """A metric as files tell it: which way is better, and how it is shown."""
+    """What a run's files say of a metric: which way is better, and how it is shown."""
 
     title: str
     higher: bool
@@ -40,7 +40,7 @@ class Shown:
 
 
 def shown(name: str) -> Shown:
-    """What is known of a metric by name; of one that is not known, that less is better.
+    """How the metric of this name is shown; for an unknown name, less is better.
 
     >>> shown("accuracy"), shown("objective").higher
     (Shown(title='accuracy', higher=True, percent=True), False)
@@ -81,7 +81,7 @@ def main(names: Iterable[str]) -> str:
 
 
 def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = True) -> tuple[Metric, ...]:
-    """The metrics that were asked for, each once, or one sentence why one of them cannot be had.
+    """The metrics that were asked for, each once; raises where one of them does not suit the loss.
 
     loss: its name, None for a function of the user's own.
 
@@ -106,7 +106,7 @@ def chosen(asked: Sequence[str | Metric], loss: str | None, *, model: bool = Tru
 
 
 def check_names(asked: Sequence[str]) -> None:
-    """Refuse the name of a metric that there is not."""
+    """Refuse the name of a metric that does not exist."""
     for name in asked:
         named(name)
 
@@ -147,7 +147,7 @@ def _metric(one: Any, model: bool) -> Metric:
 
 
 def check_outputs(metrics: Iterable[Metric], outputs: int) -> None:
-    """Refuse metrics that have no meaning for so many outputs; one output tells two classes apart.
+    """Refuse metrics that have no meaning for this number of outputs; one output tells two classes apart.
 
     >>> check_outputs([METRICS["precision"]], 10)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Metrics of numbers: records of (outputs, targets) on the device, statistics of records, what these come to."""
+"""Metrics of numbers: records of (outputs, targets) on the device, statistics of records, and their values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _mean(records: Floats) -> Floats:
 
 
 def _moments(records: Floats) -> Floats:
-    """Of each target: rows, their mean, squared deviations from it, squared errors."""
+    """For each target: the number of rows, their mean, squared deviations from it, squared errors."""
     z, y = np.split(records, 2, axis=1)
     centre = y.mean(axis=0)
     return np.stack([np.full(len(centre), len(y)), centre, ((y - centre) ** 2).sum(0), ((z - y) ** 2).sum(0)])

@@ -1,4 +1,4 @@
-"""The two forms of a model, as one.
+"""The two forms of a model, and one object for both.
 
     simple:  init(key, x) -> params             apply(params, x) -> outputs
     full:    init(key, x) -> params, state      apply(params, state, x, key, train) -> outputs, state
@@ -40,7 +40,7 @@ class Form:
 
 
 def form_of(model: Any) -> Form:
-    """A model in the full form, whichever it was given in.
+    """A model in the full form, whichever form it was given in.
 
     >>> double = form_of((lambda key, x: 2.0, lambda params, x: params * x))
     >>> double.apply(2.0, (), 3.0, None, True)
@@ -75,7 +75,7 @@ def is_flax(model: Any) -> bool:
 
 
 def _arguments(apply: Callable[..., Any]) -> int:
-    """How many arguments a function must be given by their places."""
+    """The number of a function's required positional arguments."""
     try:
         parameters = inspect.signature(apply).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What every model does with its input first: numbers in the parameters' precision, as rows or as images."""
+"""The first step of every model: its input as numbers in the parameters' precision, as rows or as images."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class MLP(nn.Module):
 
     @property
     def first(self) -> tuple[str, ...] | None:
-        """Where the kernel that sees the data is among the parameters: there, and there alone, it may be a mixture."""
+        """The path of the first layer's kernel in the parameters: the only one that may be a mixture."""
         return ("params", "Dense_0", "kernel") if self.hidden else None
 
     @nn.compact

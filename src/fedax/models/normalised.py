@@ -37,7 +37,7 @@ class Normalised:
 
     @property
     def outputs(self) -> Any:
-        """What the model has by this name: its number of outputs, if it is a model of Fedax."""
+        """The inner model's attribute of this name, such as the number of outputs of a model of Fedax."""
         return self.model.outputs
 
     def init(self, key: jax.Array, x: ArrayLike) -> Any:
@@ -49,7 +49,7 @@ class Normalised:
         return self.model.apply(params, self.scaled(x))
 
     def scaled(self, x: ArrayLike) -> jax.Array:
-        """x as the model sees it."""
+        """x scaled for the inner model."""
         numbers = as_float(x)
         mean, std = (jnp.asarray(values, numbers.dtype) for values in (self.mean, self.std))
         return (numbers - mean) / std

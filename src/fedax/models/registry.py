@@ -187,7 +187,7 @@ class Pair:
 
 
 def outside_model(name: str) -> Any:
-    """What a model's name from outside stands for: a class, a function that makes a model, or a model.
+    """The object that a model's name from outside names: a class, a function that makes a model, or a model.
 
     >>> outside_model("fedax.models.mlp:MLP").__name__
     'MLP'
@@ -213,10 +213,10 @@ def _from_outside(name: str, outputs: int, options: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """PyTorch's generator from one seed, and as it was afterwards.
+    """PyTorch's generator started from one seed within the block, and restored after it.
 
-    So a module that a name stands for has the same first weights in every process: of a run that is resumed, and at
-    every site of a network.
+    So a module that is made by name has the same first weights in every process: when a run is resumed, and at every
+    site of a network.
     """
     torch = sys.modules.get("torch")  # the name's own module has imported it already
     if torch is None:

@@ -1,4 +1,4 @@
-"""Arguments by which a model's call is told whether it trains."""
+"""Arguments that tell a model's call whether it trains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SWITCHES = {
 
 
 def mode(call: Callable[..., Any], train: bool) -> dict[str, bool]:
-    """The switches that a call takes, as they are in training or in evaluation.
+    """The switches that a call takes, with their values in training or in evaluation.
 
     >>> mode(lambda x, deterministic: x, train=True)
     {'deterministic': False}

@@ -1,10 +1,10 @@
-"""What a linear model has learnt: its coefficients by name, in the units of the table's columns.
+"""The coefficients of a linear model by name, in the units of the table's columns.
 
     z = b + sum_j w_j (v_j - mean_j) / scale_j      so      w_j / scale_j  for each unit of column j,
                                                             b - sum_j w_j mean_j / scale_j  the intercept
 
-A category's coefficient is that of its value against none. Of two classes the coefficients are log-odds of the second;
-of more than two, each class has its own.
+A category's coefficient compares its value with no value. With two classes the coefficients are log-odds of the second;
+with more than two, each class has its own coefficients.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def layer_of(params: Any) -> tuple[Array, Array]:
-    """Kernel and bias of a linear model; of two outputs of a classifier the difference is taken elsewhere."""
+    """Kernel and bias of a linear model, with one column for each output."""
     tree = params if isinstance(params, Mapping) else vars(params)
     if set(tree) == {"own", "shared", "weight"}:
         share = float(tree["weight"])
@@ -36,8 +36,8 @@ def layer_of(params: Any) -> tuple[Array, Array]:
 
 
 def in_units(preparation: Preparation, params: Any) -> tuple[Array, Array]:
-    """Coefficients for each unit of a column, [1 + features, outputs] with the intercepts first; and for each
-    standard deviation of it."""
+    """Coefficients for one unit of each column, [1 + features, outputs] with the intercepts first, and coefficients for
+    one standard deviation."""
     kernel, bias = layer_of(params)
     if preparation.labels is not None and kernel.shape[1] == 2:
         kernel, bias = kernel[:, 1:] - kernel[:, :1], bias[1:] - bias[:1]
@@ -49,7 +49,7 @@ def in_units(preparation: Preparation, params: Any) -> tuple[Array, Array]:
         scales += [column["scale"] if numeric else 1.0] + [1.0] * (width - 1 + bool(column["flag"]))
     raw = kernel / np.array(scales)[:, None]
     intercept = bias - np.array(means) @ raw
-    # what is -0.0 becomes 0.0
+    # -0.0 becomes 0.0
     return np.concatenate([intercept[None], raw]) + 0.0, np.concatenate([bias[None], kernel]) + 0.0
 
 
@@ -58,9 +58,9 @@ def coefficients(
 ) -> Any:
     """A pandas table with a row for the intercept and for each feature.
 
-    coefficient: for each unit of the column; standardised: for each standard deviation of it, to compare features;
-    zero: whether it is exactly 0. Of more than two classes these are one a class. Then each client's own coefficient,
-    by its name, where clients have models of their own.
+    coefficient: for one unit of the column; standardised: for one standard deviation, to compare features; zero:
+    whether it is exactly 0. With more than two classes there is one of each for every class. Where clients have models
+    of their own, columns with each client's name hold its coefficients.
     """
     import pandas
 

@@ -1,4 +1,4 @@
-"""What an exported model takes along to predict without Fedax."""
+"""The files that an exported model contains, to predict without Fedax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedax.runs.files import PREPARATION, read_json
 
 
 def can_predict(folder: Path) -> bool:
-    """Whether a run's model can predict by NumPy alone: it is one on a table, linear or of dense layers."""
+    """Whether a run's model can predict by NumPy alone: it must be linear or of dense layers, and on a table."""
     about = read_json(folder / PREPARATION)
     return about is not None and (about.get("model") or {}).get("name") in forward.MODELS
 

@@ -4,7 +4,7 @@
     mlp                  layers of it, with max(0, z) between them
     probabilities        1 / (1 + exp(-z)) of one output, exp(z_c) / sum exp(z) of several
 
-NumPy is all that this file needs, and nothing of Fedax: an exported model takes it along.
+This file needs only NumPy, and nothing of Fedax, because an exported model contains a copy of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODELS = ("linear", "logistic", "mlp")
 
 
 def outputs(params: Any, x: Any) -> Any:
-    """The outputs for some rows, [rows, outputs]; a mixture of two models is that of their outputs.
+    """The outputs for some rows, [rows, outputs]; of two models that are mixed, the mixture of their outputs.
 
     >>> outputs({"params": {"Dense_0": {"kernel": np.array([[2.0]]), "bias": np.array([1.0])}}}, np.array([[3.0]]))
     array([[7.]])

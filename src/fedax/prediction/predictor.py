@@ -25,9 +25,9 @@ Clients = str | int | Sequence[str] | None
 
 
 def described_model(module: Any, name: str | None = None) -> dict[str, Any] | None:
-    """A model as a file says it, by name with its options; None where a file cannot.
+    """A model by name with its options, as files store it; None for a model without a name.
 
-    name: from outside, such as "mymodule:Net", where it has one.
+    name: a name from outside, such as "mymodule:Net", if the model has one.
 
     >>> from fedax.models import model
     >>> described_model(model("mlp", outputs=2, hidden=[8]))
@@ -46,10 +46,10 @@ def described_model(module: Any, name: str | None = None) -> dict[str, Any] | No
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """What predicts: a preparation, the parameters of the shared model and perhaps of the clients' own.
+    """Predicts rows by a preparation, the parameters of the shared model and, if there are any, clients' own.
 
-    model: by name, as `described_model` says it. personal: from a client's number to its own parameters. shared:
-    whether there is a shared model. apply: a function of (parameters, inputs), for models that a file cannot name.
+    model: by name, as `described_model` gives it. personal: a function from a client's number to its own parameters.
+    shared: whether there is a shared model. apply: a function of (parameters, inputs), for models without a name.
     """
 
     preparation: Preparation
@@ -77,7 +77,7 @@ class Predictor:
 
     @classmethod
     def of(cls, content: Mapping[str, Any], params: Any, personal: Any, apply: Any = None) -> Predictor:
-        """From what preparation.json says, parameters, and a function that gives a client's own."""
+        """A predictor from the content of preparation.json, parameters, and a function that gives a client's own."""
         made = Preparation.from_json(content)
         return cls(made, content.get("model"), params, personal, content.get("shared", True), apply)
 
@@ -95,7 +95,7 @@ class Predictor:
     def predictions(self, table: Any, client: Clients = None, *, owner: str = "the table") -> Any:
         """A table with the prediction of each row and, for classes, a column probability_<label> of each.
 
-        Columns that tell rows apart, such as a patient's number, come first. owner: what a sentence calls the table.
+        Columns that identify rows, such as a patient's number, come first. owner: the name of the table in errors.
         """
         import pandas
 
@@ -108,7 +108,7 @@ class Predictor:
         return pandas.DataFrame({**shown, "prediction": self._labels(z), **columns})
 
     def own(self, table: Any) -> list[str]:
-        """Whose row each is, by the table's client column."""
+        """The client of each row, by the table's client column."""
         from fedax.data.tables.applying import texts
 
         name, frame = self.preparation.client, as_frame(table)
@@ -119,7 +119,7 @@ class Predictor:
         return [str(value) for value in texts(frame[name])[0]]
 
     def _labels(self, z: Array) -> Array:
-        """What some outputs predict."""
+        """The predictions for some outputs: labels or numbers."""
         labels = self.preparation.labels
         found: Array = z[:, 0] if labels is None else np.array(labels)[probabilities(z).argmax(axis=1)]
         return found
@@ -163,7 +163,7 @@ class Predictor:
         return found.reshape(len(x), -1)
 
     def _named(self) -> Callable[[Any, Any], Any]:
-        """The outputs of a model that a file names."""
+        """The outputs of a model that is stored by name."""
         if self.model is None:
             raise FedaxError("the run's model is of your own class: predict with the result of `simulate` itself")
         from fedax.problem import Problem

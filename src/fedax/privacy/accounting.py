@@ -1,13 +1,13 @@
-"""What clipping and Gaussian noise guarantee, as (epsilon, delta), by the accountant of the package dp-accounting.
+"""The guarantee of clipping and Gaussian noise, as (epsilon, delta), by the accountant of the package dp-accounting.
 
 Two federations are neighbours if one client is replaced by another, for the noise on uploads; or if one row of a client
 is replaced by another, for the noise on gradients. Replacing moves a sum of clipped vectors by up to twice the bound S,
 so noise of z S is a Gaussian mechanism of multiplier z / 2. Both are counted in Renyi differential privacy.
 
-- "known" cohorts: everybody knows the seed, and with it who takes part when. What counts is how often the busiest
-  client took part, and nothing is gained by chance. This is the figure unless another is asked for.
+- "known" cohorts, the default: everybody knows the seed, and with it who takes part when. The client that took part
+  most often decides, and sampling does not amplify privacy.
 - "secret" cohorts: of a fixed size, drawn without replacement from randomness that only the server has. Wang, Balle and
-  Kasiviswanathan (2019), Theorem 9. It holds against who sees the models and does not see who took part.
+  Kasiviswanathan (2019), Theorem 9. It holds against those who see the models and do not see who took part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ORDERS: tuple[float, ...] = (*range(2, 65), *range(68, 257, 4), *range(272, 1025
 
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
-    """What noise on the mean of uploads is to guarantee.
+    """The settings of a guarantee by noise on the mean of uploads.
 
     noise: the multiplier z. delta: of (epsilon, delta). cohorts: "known" or "secret".
     """
@@ -37,7 +37,8 @@ class Guarantee:
     def epsilon(self, *, uploads: int, rounds: int, cohort: int, clients: int) -> float:
         """The epsilon so far; infinite without noise.
 
-        uploads: of the client that took part most often; clients: the fewest that a cohort was drawn from.
+        uploads: how many the client that took part most often has sent. clients: the smallest number that a cohort was
+        drawn from.
 
         >>> asked = Guarantee(noise=4.0, delta=1e-5)
         >>> 11 < asked.epsilon(uploads=20, rounds=200, cohort=50, clients=1000) < 13
@@ -51,7 +52,7 @@ class Guarantee:
 
 
 def known_epsilon(noise: float, delta: float, times: int) -> float:
-    """The epsilon of a client, or of a row, whose part was in so many noisy sums.
+    """The epsilon of a client, or of a row, that was part of this number of noisy sums.
 
     >>> known_epsilon(8.0, 1e-5, 0)
     0.0

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 
 def secret_draw(secret: bytes, round: int, cohort: int, present: Collection[int]) -> list[int]:
-    """`cohort` of the clients that are present: those whose keyed hash with the round is the least.
+    """`cohort` of the clients that are present: those with the smallest keyed hashes of client and round.
 
     >>> drawn = secret_draw(b"s" * 32, 3, 4, range(10))
     >>> drawn == secret_draw(b"s" * 32, 3, 4, range(10)), drawn == secret_draw(b"t" * 32, 3, 4, range(10))

@@ -1,4 +1,4 @@
-"""Gaussian noise that nobody can draw again: from the operating system's cryptographic generator.
+"""Gaussian noise that nobody can reproduce: from the operating system's cryptographic generator.
 
 Floating-point numbers betray noise that is added carelessly: not every double can come out of "value plus noise", and
 which can depends on the value (Mironov 2012). So the sum is taken in double precision and rounded to a grid of about a

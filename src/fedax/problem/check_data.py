@@ -1,4 +1,4 @@
-"""Whether a problem takes the data: rows of the model's shape, labels in its range, a loss and metrics of each row."""
+"""Checks that a problem takes data: rows of the model's shape, labels in its range, loss and metrics of each row."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _own_model(problem: Problem) -> str:
 
 
 def _check_loss(problem: Problem, what: str, shape: tuple[int, ...], function: Any, params: Any, sample: Batch) -> None:
-    """Refuse a loss that gives anything else than numbers of a shape."""
+    """Refuse a loss whose values are not floating-point numbers of the expected shape."""
     own = problem.own_loss
     named = "the loss" if problem.builtin is not None or own is None else f"the loss {defined(own)}"
     try:

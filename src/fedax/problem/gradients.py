@@ -1,8 +1,8 @@
 """Gradient transformations between the oracle and the method: optax's, as far as they keep no state, and "dp".
 
-They act on the gradient that a method is given, the subgradient of psi included, in their order. `oracle.raw` shows
-the gradient before them. Hessian-vector products stay those of the loss. "dp" must come first, for it is made of single
-rows' gradients: see `fedax.problem.row_privacy`.
+They act in their order on the gradient that a method gets, with the subgradient of psi. `oracle.raw` gives the gradient
+before them. Hessian-vector products stay those of the loss. "dp" must come first, because it needs the gradients of
+single rows: see `fedax.problem.row_privacy`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Transformation:
-    """One transformation: optax's object, and how it is told from others."""
+    """One transformation: optax's object, and a key that identifies it."""
 
     name: str
     made: Any
@@ -48,7 +48,7 @@ class Transformation:
 
 
 def transformations(asked: Sequence[Any]) -> tuple[Transformation, ...]:
-    """What `Problem(gradients=...)` and an experiment file's `gradients` name, in their order.
+    """The transformations that `Problem(gradients=...)` or an experiment file's `gradients` name, in their order.
 
     >>> transformations([{"name": "clip_by_global_norm", "max_norm": 10}])
     (clip_by_global_norm(max_norm=10),)
@@ -62,7 +62,7 @@ def transformations(asked: Sequence[Any]) -> tuple[Transformation, ...]:
 
 
 def row_privacy(asked: Sequence[Any]) -> tuple[RowPrivacy | None, Sequence[Any]]:
-    """What `gradients` asks of single rows' gradients, and the transformations that are left.
+    """The clipping and noise of single rows' gradients that `gradients` asks for, and the other transformations.
 
     >>> row_privacy([{"name": "dp", "clip": 1.0}, {"name": "zero_nans"}])
     (RowPrivacy(clip=1.0, noise=0.0, delta=1e-05), [{'name': 'zero_nans'}])
@@ -128,7 +128,7 @@ def _keeps_state(name: str) -> FedaxError:
 
 
 def transformed(chain: Sequence[Transformation], gradient: Vector, x: Vector) -> Vector:
-    """The gradient at x as the transformations leave it."""
+    """The gradient at x after the transformations."""
     tree = gradient.tree
     for part in chain:
         tree, _ = part.made.update(tree, part.made.init(x.tree), x.tree)

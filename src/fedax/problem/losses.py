@@ -1,4 +1,4 @@
-"""Losses by name: one number a row, and whether the row was predicted rightly.
+"""Losses by name: one number for each row, and whether the row was predicted correctly.
 
 cross_entropy   outputs [rows, classes] or [rows, positions, classes], a label 0 .. classes-1 for each; positions whose
                 label is -100 are left out. Outputs [rows, classes, positions], as PyTorch has them, are taken too.

@@ -20,7 +20,7 @@ Batch = Mapping[str, Any]
 
 
 class Objective(Protocol):
-    """What an oracle asks of a problem."""
+    """The methods of a problem that an oracle uses."""
 
     @property
     def regularizer(self) -> Regularizer | None:
@@ -54,8 +54,8 @@ class BatchOracle:
     On a problem with a regularizer, smooth methods see a subgradient of psi added to `grad`; composite ones
     see the smooth part alone.
 
-    With `noise`, on a problem that asks for it, `grad` clips each row's gradient and adds noise, and what would look at
-    rows otherwise is refused.
+    With `noise`, on a problem that asks for it, `grad` clips each row's gradient and adds noise, and every other use of
+    rows is refused.
 
     With `train`, a model that draws or keeps state trains: each call has a key of its own, reads the state in use
     (`fedax.model_state`) and leaves the new one. Otherwise the model is in evaluation, with the state in use.
@@ -81,7 +81,7 @@ class BatchOracle:
         self._full, self._fresh, self._raw = full, fresh, False
 
     def _call(self, differentiated: Callable[[Callable[[Any], tuple[jax.Array, Any]]], tuple[Any, Any]]) -> Any:
-        """One call: what a transformation makes of (parameters -> loss, new state), the new state taken over."""
+        """One call: apply a transformation such as `grad` to (parameters -> loss, new state); the state is kept."""
         now = model_state.active()
         if now is None or not self._train:
             key, state = None, () if now is None else now.state
@@ -100,7 +100,7 @@ class BatchOracle:
         return found
 
     def _given(self, g: Vector, x: Vector) -> Vector:
-        """A gradient of the loss as the method is given it: with psi's subgradient, then transformed."""
+        """A gradient of the loss as the method gets it: with psi's subgradient, then transformed."""
         g = g if self._psi is None else g + self._psi.subgradient(x)
         return g if self._raw else transformed(self._problem.gradients, g, x)
 
@@ -109,7 +109,7 @@ class BatchOracle:
         return None if self._noise is None else self._problem.row_privacy
 
     def _uncovered(self, what: str) -> None:
-        """Raise if rows are looked at otherwise than by a gradient that is clipped row by row."""
+        """Raise if a method uses rows in any way but by a gradient that is clipped row by row."""
         if self._private is not None:
             raise FedaxError(
                 f"gradients: dp covers the gradients of a step's own minibatch or of all rows, and this method takes "
@@ -231,7 +231,7 @@ class FullOracle(BatchOracle):
         self._exact = equal and limit <= most
 
     def _mean(self, part: Callable[[Batch, jax.Array | None], Any], like: Any) -> Any:
-        """The mean over all rows of a quantity that `part` gives as a mean over weighted rows."""
+        """The mean over all rows, block by block; `part` gives the mean over weighted rows of one block."""
         offsets = jnp.arange(self._block)
         if self._exact:
             return part(self._fetch(offsets), None)

@@ -29,7 +29,7 @@ from fedax.vectors import Mixture
 
 
 class Problem:
-    """What is minimised: mean over rows of a loss, plus an optional regularizer.
+    """The objective: the mean over rows of a loss, plus an optional regularizer.
 
     model: a module of Flax Linen, Flax NNX, PyTorch, Equinox or Keras; an object with `init(key, x)` and
         `apply(params, x)`, or the pair of functions. A model that draws or keeps state has `init(key, x) -> params,
@@ -101,7 +101,7 @@ class Problem:
             raise unknown("augmentation", augment, AUGMENTATIONS)
         self.model = model
         self.name = loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-        #: the loss by its name, None for one's own
+        #: the name of the loss, None for a function of the user's own
         self.builtin = loss if isinstance(loss, str) and loss in LOSSES else None
         self.regularizer: Any = regularizer
         self.row_privacy, rest = row_privacy(gradients)
@@ -110,7 +110,7 @@ class Problem:
         self._init: Any = init if model is None else None
         self._form: Form | None = None if model is None else form_of(first)
         own = getattr(model, "outputs", None)  # another library's model may mean something else by it
-        #: how many numbers the model gives for each row, None where nobody says
+        #: the number of the model's outputs for each row, None where it is not known
         self.outputs_per_row: int | None = own if isinstance(own, int) else None
         self.draws = False  #: whether the model draws when it trains; known after init
         by_itself = None if self._form is None else self._form.is_trained
@@ -133,7 +133,7 @@ class Problem:
         if self._right is None and "accuracy" in metrics:
             raise FedaxError("metrics has 'accuracy': with this loss, say by accuracy= when a row is right")
         measured = [METRICS["loss"], *([METRICS["accuracy"]] if self._right is not None else []), *asked]
-        self.metrics = {metric.name: metric for metric in measured}  #: what is measured, by name
+        self.metrics = {metric.name: metric for metric in measured}  #: the metrics by name
         self._programs: dict[Any, Any] = {}
 
     def _repr_html_(self) -> str:
@@ -173,7 +173,7 @@ class Problem:
         return jax.tree.map(jnp.asarray, joined(params, state))
 
     def _first(self, key: jax.Array, batch: Batch) -> tuple[Any, Any]:
-        """The first parameters, all of them, and the first state."""
+        """All first parameters, frozen ones included, and the first state."""
         if self._init is not None:
             params = self._init(key)
             if isinstance(params, Mapping) and "batch_stats" in params:
@@ -220,7 +220,7 @@ class Problem:
         return self._form.apply(self.whole(params), state, nested(batch)["x"], key, train)
 
     def mixed(self, own: Any, shared: Any, weight: Any) -> Any:
-        """Parameters weight * own + (1 - weight) * shared; the kernel that sees the data is left to the model to mix.
+        """Parameters weight * own + (1 - weight) * shared; the first layer's kernel is left for the model to mix.
 
         >>> square = Problem(loss=lambda w, batch: jnp.mean((batch["b"] - w) ** 2), init=lambda key: jnp.zeros(()))
         >>> square.mixed(4.0, 2.0, 0.25)
@@ -240,7 +240,7 @@ class Problem:
         return {name: values for name, values in found.items() if self.metrics[name].mean}
 
     def records(self, params: Any, batch: Batch) -> dict[str, jax.Array]:
-        """What each metric is computed from, for each row: a number or a short record."""
+        """The record that each metric is computed from, for each row: a number or a few numbers."""
         if self._batch_loss is not None:
             result = {"loss": self.row_losses(params, batch)}
             params, batch = self.whole(params), nested(batch)

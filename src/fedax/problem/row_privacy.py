@@ -2,8 +2,9 @@
 
     g  =  (1/b) ( sum_j g_j min(1, C / ||g_j||)  +  z C N(0, I) )        g_j: of row j's loss       Abadi et al. 2016
 
-C bounds what one row can do to a gradient, and z is the noise in its multiples. What a client makes of such gradients,
-and all that it sends, tells as little of a row as they do. psi's subgradient depends on no row and is added after.
+C bounds the effect of one row on a gradient, and z is the noise in multiples of C. A client computes all that it sends
+from such gradients, so it reveals no more about a row than they do. psi's subgradient depends on no row and is added
+after.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Keys:
 
 @dataclasses.dataclass(frozen=True)
 class RowPrivacy:
-    """What `{ name = "dp", clip = 1.0, noise = 1.1 }` asks of gradients.
+    """The clipping and noise of `{ name = "dp", clip = 1.0, noise = 1.1 }`.
 
     clip: C, the L2 norm that a row's gradient is scaled down to, above 0.
     noise: z, the noise multiplier, from 0 on; 0 for none, and no guarantee.

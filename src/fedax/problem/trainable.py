@@ -1,6 +1,6 @@
 """Which leaves of a model are trained. The others are constants of the program: nobody sends, stores or counts them.
 
-A tree of parameters has None where a leaf is frozen, which JAX takes for no leaf at all.
+A tree of parameters has None where a leaf is frozen, and JAX does not count None as a leaf.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Trainable = str | Callable[[str], bool] | None
 
 
 def check_trainable(trainable: Any) -> None:
-    """Refuse what is neither a pattern nor a function."""
+    """Raise unless `trainable` is a pattern, a function or None."""
     if not (trainable is None or callable(trainable) or (isinstance(trainable, str) and trainable)):
         raise FedaxError(f"trainable must be a path pattern, a function of a path or None, not {trainable!r}")
 
@@ -73,7 +73,7 @@ def filled(model: Any, whole: Any) -> Any:
 
 
 def _ends(part: Any) -> bool:
-    return part is None or isinstance(part, Mixture)  # a kernel of two models is left to the model to mix
+    return part is None or isinstance(part, Mixture)  # a mixture of two models' kernels is left to the model
 
 
 def on_host(frozen: Any) -> tuple[Any, str]:

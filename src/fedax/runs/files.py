@@ -5,11 +5,11 @@ metrics.jsonl       one row an evaluated round, appended by the simulation
 status.json         running, finished, diverged, interrupted or failed, and the round
 clients.json        names, labels and rows of the clients; their last metrics
 model.safetensors, personal.safetensors, result.json        what `fedax.load` reads
-assessment.json     the constant predictor's metrics; of a run on a table, ranking, calibration, residuals
-coefficients.csv    of a linear model on a table: what each column counts for, and for whom
-preparation.json    of a run on a table: how columns become a model's inputs, and which model it is
+assessment.json     the constant predictor's metrics; for a run on a table also ranking, calibration, residuals
+coefficients.csv    for a linear model on a table: the coefficients of its columns, shared and each client's
+preparation.json    for a run on a table: how columns become a model's inputs, and which model it is
 report.html         the report
-.lock               while a process works on the run: which one
+.lock               names the process that works on the run
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def as_json(content: Any) -> Any:
-    """JSON has no infinity: the bound of a box that has none is the word.
+    """The table with infinities as words, which JSON does not have as numbers.
 
     >>> as_json({"low": 0.0, "high": float("inf")})
     {'low': 0.0, 'high': 'inf'}
@@ -127,7 +127,7 @@ def slug(label: str) -> str:
 
 
 def fresh(parent: Path, name: str) -> Path:
-    """A directory that is not taken: parent/name, else parent/name-2 and so on.
+    """A directory that does not exist yet: parent/name, else parent/name-2 and so on.
 
     >>> fresh(Path("no-such-directory"), "My demo").as_posix()
     'no-such-directory/my-demo'
@@ -147,7 +147,7 @@ def claim(folder: Path) -> None:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Raise if a directory holds something, which a run must not overwrite; a lock alone is nothing."""
+    """Raise if a directory holds a file other than a lock: a run must not overwrite it."""
     if runtime.is_main_process() and folder.exists() and (not folder.is_dir() or _holds_something(folder)):
         raise FedaxError(f"out is {str(folder)!r}: it already holds something, choose another directory or remove it")
 

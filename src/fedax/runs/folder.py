@@ -20,10 +20,10 @@ Values = Mapping[str, Mapping[str, list[float | None]]]
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a run's directory says beside its history and models.
+    """The content of a run's directory beside its history and models.
 
-    experiment: the fields of an experiment file. rounds: those asked for. clients: makes what is known of the clients
-    before the first round. values: each client's last metrics, by part and name.
+    experiment: the fields of an experiment file. rounds: the number asked for. clients: makes the table of clients as
+    known before the first round. values: each client's last metrics, by part and name.
     """
 
     experiment: dict[str, Any]
@@ -42,7 +42,7 @@ class RunFolder:
         self._written = -math.inf
 
     def begin(self, experiment: dict[str, Any], round: int, values: Values) -> None:
-        """Write what is known before the first round."""
+        """Write the experiment and the clients, as known before the first round."""
         write_json(self.path / EXPERIMENT, {"versions": versions(), **experiment})
         self.clients(values)
         self.status("running", round)
@@ -64,8 +64,8 @@ class RunFolder:
 
 
 def describe_clients(federation: Federation | Lazy) -> dict[str, Any]:
-    """Names, rows, labels and gradient diversity of the clients; of those that are evaluated, where they are made as
-    needed.
+    """Names, rows, labels and gradient diversity of the clients; where clients are made as needed, of those that are
+    evaluated.
 
     >>> from fedax.data import Federation
     >>> describe_clients(Federation.from_clients([{"y": [0, 1, 1]}, {"y": [0]}]))["label_counts"]

@@ -1,7 +1,7 @@
-"""One process at a time works on a run: who does holds the lock on its directory.
+"""The lock on a run's directory: one process at a time works on a run.
 
-The system gives a lock back when its process dies, however that happens. A lock file that is there and not held is
-left by a process that was killed, and is taken over.
+The system releases a lock when its process dies, however that happens. A lock file that nobody holds was left by a
+process that was killed, and is taken over.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _HELD: set[Path] = set()  # by this process
 
 @contextlib.contextmanager
 def locked(folder: Path | None) -> Iterator[None]:
-    """Hold the lock on a run's directory, which is made if it is not there; raise if another process holds it.
+    """Hold the lock on a run's directory, which is made if it does not exist; raise if another process holds it.
 
     A process that holds the lock may ask for it again. Of several processes of one run the first holds it. The
-    directory is removed at the end if it was made here and nothing was written to it. None locks nothing.
+    directory is removed at the end if it was made here and is still empty. With None nothing is locked.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -61,10 +61,11 @@ def locked(folder: Path | None) -> Iterator[None]:
     finally:
         if file >= 0:
             _HELD.discard(home)
-            (home / LOCK).unlink(missing_ok=True)  # before it is given back: who opened it finds it gone
+            # removed before it is released: a process that has opened it then finds it gone
+            (home / LOCK).unlink(missing_ok=True)
             os.close(file)
         for path in made:
-            with contextlib.suppress(OSError):  # something is in it
+            with contextlib.suppress(OSError):  # the directory is not empty
                 path.rmdir()
 
 
@@ -95,7 +96,7 @@ def _acquire(path: Path, folder: Path) -> int:
 
 
 def _holder(file: int) -> str:
-    """Who holds the lock: it says so right after it took it."""
+    """The process that holds the lock, as it wrote into the file right after taking it."""
     for _ in range(50):
         if said := os.pread(file, 200, 0).decode(errors="replace").strip():
             return said
@@ -104,7 +105,7 @@ def _holder(file: int) -> str:
 
 
 def _is_still(path: Path, file: int) -> bool:
-    """Whether the open file is the one of that name: who held it before may have removed it meanwhile."""
+    """Whether the open file still has that name: the last holder of the lock may have removed it meanwhile."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:

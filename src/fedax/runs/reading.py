@@ -1,4 +1,4 @@
-"""A run as its directory tells it: whatever a crash left is enough, as long as there is a log or a plan."""
+"""Reads a run from its directory. After a crash, a metrics log or an experiment.json is enough."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RecordedRun:
 
     @property
     def round(self) -> int | None:
-        """The last round that is known of."""
+        """The last round that the directory knows of."""
         known = [row["round"] for row in self.rows[-1:]]
         if isinstance(self.state.get("round"), int):
             known.append(self.state["round"])

@@ -1,6 +1,6 @@
-"""What each run of a search may cost: gradients of single rows, floats sent both ways, or rounds of FedAvg.
+"""The allowance of each run of a search: gradients of single rows, floats sent both ways, or rounds of FedAvg.
 
-Every method has as many rounds as its allowance pays for, so that methods with dearer rounds have fewer of them.
+Every method has as many rounds as its allowance pays for, so methods with more expensive rounds have fewer of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Allowance:
         return cls(amount, unit)
 
     def rounds(self, run: Prepared, label: str) -> int:
-        """How many rounds of a prepared method it pays for; raises where that is none."""
+        """The number of rounds of a prepared method that the allowance pays for; raises if that is 0."""
         each = price(run)[self.unit]
         if not each:  # it sends nothing: no budget of floats limits it
             raise FedaxError(f"{label} has no {self.unit} to count")
@@ -58,7 +58,7 @@ class Allowance:
 
 
 def price(run: Prepared) -> dict[str, float]:
-    """What a round of a prepared method costs, clients of unequal size counted in the mean."""
+    """The cost of a round of a prepared method; clients of unequal size count with their mean cost."""
     cost, cohort = run.cost, run.plan.cohort
     gradients = cohort * float(np.mean(cost.gradients(run.rows, run.steps, run.plan.batch)))
     return {"rounds": 1.0, "gradients": gradients, "floats": float(cohort * (cost.down + cost.up))}

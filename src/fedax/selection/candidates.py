@@ -1,15 +1,15 @@
 """The methods that a search tries, and the range in which it looks for each one's numbers.
 
-Three tracks, each judged by what it is for:
+There are three tracks, each judged by its purpose:
 
-shared      one model for all: every method with a shared model, but those that without a regularizer are FedAvg
-personal    a model for each client: the personal methods, FedAvg and SCAFFOLD fine-tuned by each client, training alone
+shared      one model for all: every method with a shared model, except those that are FedAvg without a regularizer
+personal    a model for each client: the personal methods, FedAvg and SCAFFOLD fine-tuned by each client, LocalOnly
 composite   a problem with a regularizer or a constraint: the methods that take it by its prox, and FedAvg with
             subgradients where there are any
 
-A number's range is what its own file declares by `tune=`: multiples of the default, of `around=`, or of the value that
-the experiment gives; the search is logarithmic between the least and the largest multiple. Other numbers keep their
-defaults.
+A number's range is declared in its method's file by `tune=`: multiples of the default, of `around=`, or of the value
+that the experiment gives. The search is logarithmic between the smallest and the largest multiple. Other numbers keep
+their defaults.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from fedax.errors import FedaxError
 Track = Literal["shared", "personal", "composite"]
 Numbers = dict[str, float]
 
-#: Methods that are another one's with a choice made, by the name that their papers give them.
+#: Variants, by the names that papers give them: another method with one choice made.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedMiD-OSP": ("FedMiD", {"client_prox": False}),
     "FedDualAvg-OSP": ("FedDualAvg", {"client_prox": False}),
     "APFL-adaptive": ("APFL", {"adaptive": True}),
 }
 FINE_TUNED = {"FedAvg, fine-tuned": "FedAvg", "SCAFFOLD, fine-tuned": "SCAFFOLD"}
-WITH_PSI = ("FedMiD", "FedDualAvg")  #: without a regularizer they are FedAvg
+WITH_PSI = ("FedMiD", "FedDualAvg")  #: methods that are FedAvg without a regularizer
 BOTH = ("FedDeper",)  #: a personal method whose paper judges its shared model
 
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """Where a number is looked for: anywhere between two ends on a logarithmic scale, or among a few values."""
+    """The range of a number: everything between two ends on a logarithmic scale, or a few values."""
 
     low: float
     high: float
@@ -73,7 +73,7 @@ class Candidate:
     fixed: Mapping[str, Any]
     spans: Mapping[str, Span]
     base: str | None = None  #: the method that is fine-tuned, for `Localised`
-    steps: int = 1  #: and the steps of that
+    steps: int = 1  #: the steps of the fine-tuning
 
     def make(self, numbers: Numbers) -> Algorithm:
         """The method with these numbers."""
@@ -82,7 +82,7 @@ class Candidate:
         return build(self.name, **self.fixed, **numbers)
 
     def draw(self, count: int) -> list[Numbers]:
-        """Settings that fill the ranges evenly; the first is the middle, and each count begins with the smaller ones'.
+        """Settings that fill the ranges evenly. The first is the middle; a larger count begins with the same ones.
 
         Place n along axis j is the fraction of 1/2 + n / g^(j+1), where g^(d+1) = g + 1 for d numbers (the additive
         recurrence of the generalised golden ratio).
@@ -106,8 +106,8 @@ class Candidate:
 def candidate(name: str, *, lr: float, given: Mapping[str, Any] | None = None, steps: int = 1) -> Candidate:
     """A method by its name, a variant's, or "mymodule:MyMethod", with the ranges that its file declares.
 
-    lr: the rate to search around. given: options that an experiment has for it: numbers to search around, choices to
-        keep. steps: of fine-tuning, for those that are fine-tuned.
+    lr: the rate to search around. given: the experiment's options of the method: numbers to search around, choices to
+        keep. steps: the steps of fine-tuning, for methods that are fine-tuned.
     """
     label = name.partition(":")[2] or name
     if name in FINE_TUNED:
@@ -149,7 +149,7 @@ def _span(field: dataclasses.Field[Any], around: Any, fixed: Mapping[str, Any]) 
 
 
 def track_of(problem: Any, methods: Sequence[Algorithm] = ()) -> Track:
-    """What a problem asks for: composite with a regularizer, personal where the experiment's own methods are.
+    """The track of a problem: composite with a regularizer, personal if the experiment's own methods are.
 
     >>> import fedax
     >>> problem = fedax.Problem(fedax.models.model("logistic", outputs=2), loss="cross_entropy")

@@ -1,4 +1,4 @@
-"""Successive halving: many settings of many methods get a little of the budget, and the better ones the rest of it.
+"""Successive halving: many settings of many methods get a small part of the budget, the better ones the rest.
 
 stage 1     every setting of every method, a ninth of the rounds; each method keeps the better third of its settings
 stage 2     a third of the rounds; each method keeps its best setting, and the better half of the methods go on
@@ -6,8 +6,8 @@ stage 3     all rounds, one setting a method; the best few are the finalists
 final       the finalists with seeds of their own, and for the first time test rows beside validation rows
 
 Every method has as many settings as any other. Every stage is judged on validation rows, by a seed that no final uses.
-A setting that diverges is behind all others. Runs begin anew in each stage, because a schedule of rates must see the
-rounds that it is made for. Each attempt is written down when it is done, so that the same search goes on where it was.
+A setting that diverges ranks behind all others. Runs start over in each stage, because a schedule of rates must see the
+rounds that it is made for. Each attempt is saved when it is done, so that the same search goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fedax.report.columns import better
 from fedax.runs.files import write_whole
 from fedax.selection.candidates import Candidate, Numbers
 
-STAGES = (9, 3, 1)  # what the rounds are divided by
+STAGES = (9, 3, 1)  # the divisors of the rounds
 FINAL = len(STAGES) + 1
 
 
@@ -59,7 +59,7 @@ class Attempt:
 
     @property
     def about(self) -> tuple[Any, ...]:
-        """What makes it the attempt that it is."""
+        """The fields that identify the attempt."""
         return self.label, self.stage, self.seed, self.rounds, tuple(sorted(self.numbers.items()))
 
 
@@ -82,7 +82,7 @@ class Notes:
         self.done = {attempt.about: attempt for attempt in attempts}
 
     def keep(self, attempts: Sequence[Attempt]) -> None:
-        """Write attempts down, whole or not at all."""
+        """Add attempts to the file, which is written whole or not at all."""
         self.done |= {attempt.about: attempt for attempt in attempts}
         if self.path is not None:
             lines = [{"asked": self.asked}, *(dataclasses.asdict(attempt) for attempt in self.done.values())]
@@ -91,7 +91,7 @@ class Notes:
 
 @dataclasses.dataclass(frozen=True)
 class Outlook:
-    """What came of a contest: every attempt, the finalists, and where the others were dropped."""
+    """The outcome of a contest: every attempt, the finalists, and where the others were dropped."""
 
     attempts: list[Attempt]
     chosen: dict[str, Numbers]  #: each method's best setting when it was last seen, best method first
@@ -170,7 +170,7 @@ class Contest:
         self.progress.say(f"stage {stage} of {len(STAGES)}: {methods}, {what}, {part} rounds")
 
     def _tried(self, entrant: Entrant, stage: int, part: int, settings: Sequence[Numbers]) -> list[Attempt]:
-        """The attempts of one method in one stage, those that were done before included."""
+        """Run one method's attempts in one stage; returns all of them, those of an earlier search too."""
         rounds = max(1, math.ceil(entrant.rounds / part))
         asked = [Attempt(entrant.label, stage, self.seed, numbers, rounds, None, {}) for numbers in settings]
         waiting = [attempt for attempt in asked if attempt.about not in self.notes.done]

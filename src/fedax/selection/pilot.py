@@ -1,4 +1,4 @@
-"""How much fits into a time: a short run of the first method, timed."""
+"""The gradients that fit into a time limit, estimated by a short, timed run of the first method."""
 
 from __future__ import annotations
 

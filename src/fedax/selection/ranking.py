@@ -1,9 +1,9 @@
-"""Ranks with ties that are ties.
+"""Ranks of methods, with ties where differences are within noise.
 
 Methods are measured with the same seeds, so two of them are compared seed by seed. The difference is beyond noise where
-Student's 95 % interval of its mean leaves out 0. A method's rank is one more than the number of methods that are beyond
-noise ahead of it, so methods that cannot be told from the best are all first. With one seed nothing is beyond noise.
-A method without a value with some seed, because it diverged, is behind all that have one.
+Student's 95 % interval of its mean leaves out 0. A method's rank is one more than the number of methods that are ahead
+of it beyond noise, so all methods that are within noise of the best are first. With one seed no difference is beyond
+noise. A method that diverged with some seed ranks behind all that did not.
 """
 
 from __future__ import annotations

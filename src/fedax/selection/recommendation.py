@@ -31,12 +31,12 @@ DIAGNOSTICS = ("drift", "diversity", "residual")
 
 @dataclasses.dataclass(frozen=True)
 class Recommendation:
-    """What a search found.
+    """The result of a search.
 
     standings: the finalists, best first, by validation rows over the seeds; test: their test metric, a value a seed.
     chosen: each method's numbers as an experiment file writes them. costs: of a whole run of each method: rounds,
     gradients, floats, and the floats that a client keeps. dropped: the stage after which a method was dropped.
-    left_out: methods that cannot run here, and why. facts: what is known of the federation, in sentences.
+    left_out: methods that cannot run here, and why. facts: sentences about the federation.
     """
 
     track: Track
@@ -57,7 +57,7 @@ class Recommendation:
 
     @property
     def winner(self) -> dict[str, Any]:
-        """The table of the method that is recommended: among those tied for the first place, the cheapest a round."""
+        """The table of the recommended method: of those tied for the first place, the one with the cheapest rounds."""
         first = [place.label for place in self.standings if place.rank == 1]
         return self.chosen[min(first, key=self._expense)]
 
@@ -117,9 +117,9 @@ def recommend(
     methods: names to try instead of all that fit; "mymodule:MyMethod" for one of your own.
     lr: the rate to search around. given: by a method's name, values to search around and choices to keep.
     personal: look for a model for each client instead of one for all.
-    metric: what decides, on validation rows; default AUC if the problem has it, else accuracy, else the objective, else
-        the loss.
-    trials: settings of each method. seeds: of the final. finalists: methods in it.
+    metric: decides, on validation rows; default AUC if the problem has it, else accuracy, else the objective, else the
+    loss.
+    trials: the number of settings of each method. seeds: those of the final. finalists: the number of methods in it.
     out: a directory that keeps what is done; the same call goes on from there. options: as `simulate` takes them.
 
     >>> import fedax
@@ -200,7 +200,7 @@ def _check(federation: Any, trials: int, seeds: Sequence[int], finalists: int) -
 def _prepared(
     problem: Any, federation: Any, tried: Sequence[Candidate], how: Mapping[str, Any], rounds: int, *, chosen: bool
 ) -> tuple[dict[str, Prepared], dict[str, str]]:
-    """Each method that can run here, prepared, and why the others cannot; a method that was named must."""
+    """Each method that can run here, prepared, and why the others cannot; raises if a method that was named cannot."""
     found: dict[str, Prepared] = {}
     left: dict[str, str] = {}
     beside = None
@@ -231,7 +231,7 @@ def _first_price(prepared: Mapping[str, Prepared]) -> float:
 
 
 def _check_pays(spend: Allowance, prepared: Mapping[str, Prepared]) -> None:
-    """Raise if the budget does not pay for a round of each method, with what the dearest one takes."""
+    """Raise if the budget does not pay for a round of each method, and say what the most expensive one takes."""
     dearest = max(prepared, key=lambda label: price(prepared[label])[spend.unit])
     if price(prepared[dearest])[spend.unit]:
         spend.rounds(prepared[dearest], dearest)
@@ -297,7 +297,7 @@ def _of(attempts: Sequence[Attempt], label: str, seed: int) -> Attempt:
 
 
 def _best(attempts: Sequence[Attempt], label: str, stage: int, column: str) -> float | None:
-    """A method's score when it was last judged: of its best setting, or the mean over the seeds of the final."""
+    """A method's score when it was last judged: its best setting's, or the mean over the seeds of the final."""
     found = [a.score for a in attempts if a.label == label and a.stage == stage and a.score is not None]
     if not found:
         return None
@@ -317,7 +317,7 @@ def _cost(run: Prepared, rounds: int) -> dict[str, float]:
 
 
 def _facts(run: Prepared, federation: Any) -> list[str]:
-    """What is known before training: who holds what, who takes part, how much a client works between two averages."""
+    """Sentences on what is known before training: the clients' data, the cohort, the local steps of a round."""
     plan = run.plan
     share = plan.cohort / plan.clients
     return [

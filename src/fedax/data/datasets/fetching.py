@@ -1,14 +1,14 @@
-"""Where a published file is: below FEDAX_DATA, in the cache, or at its publisher's, from where it is fetched once.
+"""Finds a published file: below FEDAX_DATA, in the cache, or at its publisher's, from where it is fetched once.
 
-A fetch goes through pooch into the cache, the directory FEDAX_CACHE or the user's own cache directory. What has come
-so far stays beside the file's place as `<file>.part`, and the next try goes on from there. The file gets its name
+A fetch goes through pooch into the cache, the directory FEDAX_CACHE or the user's own cache directory. A broken
+download stays beside the file's place as `<file>.part`, and the next try goes on from there. The file gets its name
 only when it is whole and its hash is the published one. FEDAX_OFFLINE=1 forbids the network.
 
-Of a file of which nobody states a hash, the first download is pinned: its lines must be as many as published, its hash
+If nobody publishes a file's hash, the first download is pinned: it must have the published number of lines, its hash
 is kept beside it as `<file>.sha256`, and every later use and download must have that hash.
 
-Files below FEDAX_DATA are the user's own, perhaps packed in another way: no hash is asked of them, their readers
-check what is in them.
+Files below FEDAX_DATA are the user's own and may be packed in another way: their hash is not checked, and their
+readers check their content.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Progress: TypeAlias = Callable[[str, int, int | None], None]
 
 PATIENCE = 30  # seconds without a byte after which a server counts as gone
 CHUNK = 1 << 16  # bytes at a time; a connection that breaks off loses less than this
-SLOW = 2  # seconds after which a fetch that nobody watches says what it is doing
+SLOW = 2  # seconds after which a fetch without a progress bar logs what it is doing
 
 
 @dataclass(frozen=True)
 class Published:
-    """A file as its publisher offers it.
+    """A published file.
 
     name: its place below a data directory.
-    addresses: where it can be had, the publisher's first; none if it must be put there by hand.
-    sha256: of the file as published; None where nobody states it, and then a broken fetch starts anew.
+    addresses: URLs of the file, the publisher's first; none if it must be put in place by hand.
+    sha256: of the file as published; None where nobody states it, and then a broken fetch starts from the beginning.
     size: in bytes, 0 where not known.
     lines: of a text without a known hash, the number that the publisher states.
 
@@ -77,7 +77,7 @@ def cache() -> Path:
 
 
 def present(file: Published) -> Path | None:
-    """Where the file is, plain or gzipped: below FEDAX_DATA, else in the cache, else None."""
+    """The path of the file, plain or gzipped: below FEDAX_DATA, else in the cache, else None."""
     named = os.environ.get("FEDAX_DATA")
     for root in [*([Path(named)] if named else []), cache()]:
         for name in (file.place, f"{file.place}.gz"):
@@ -87,7 +87,7 @@ def present(file: Published) -> Path | None:
 
 
 def find(file: Published, progress: Progress | None = None) -> Path:
-    """Where the file is, fetched into the cache if it is not there yet; a pinned one must still be what it was."""
+    """The path of the file, fetched into the cache if needed; a pinned file must still have its hash."""
     path = present(file) or _fetch(file, progress)
     pin = _pin(path)
     if file.lines and path == cache() / file.name and pin.is_file() and _hash(path) != pin.read_text():
@@ -110,7 +110,7 @@ def _fetch(file: Published, progress: Progress | None) -> Path:
 
 
 def _from_any(file: Published, target: Path, progress: Progress | None, by_hand: str) -> Path:
-    """The file from the first address that gives it whole and right."""
+    """Fetch the file from the first address that gives it whole and with the right hash."""
     import pooch
     from requests import RequestException
 
@@ -125,7 +125,7 @@ def _from_any(file: Published, target: Path, progress: Progress | None, by_hand:
             return target
         except RequestException as error:
             reasons.append(f"{address}: {_reason(error)}")
-        except ValueError:  # also pooch's word for another hash; what came is deleted
+        except ValueError:  # pooch raises it for a wrong hash too, and deletes the file
             stated = f"whose SHA-256 is {file.sha256}" if file.sha256 else f"of {file.lines} lines"
             first = f", or not the one that came first, whose SHA-256 is in {pin}" if known != file.sha256 else ""
             reasons.append(f"{address}: what came is not the published file, {stated}{first}")
@@ -147,13 +147,13 @@ class Continued:
         self.file, self.part, self.progress = file, part, progress
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Bring the whole of `url` to `output_file`, or raise and keep what came."""
+        """Download `url` to `output_file`, or raise and keep the part that came."""
         import requests
 
         if self.file.sha256 is None:
             self.part.unlink(missing_ok=True)
         here = self.part.stat().st_size if self.part.is_file() else 0
-        # As stored: a server that zips on the way would give another file, and no lengths to count with.
+        # As stored: a server that compresses on the way would send another file and no length.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={here}-"} if here else {})}
         with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
             if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else all of it is here

@@ -1,6 +1,6 @@
 """Published file formats: idx arrays, LibSVM text, CIFAR's rows of bytes, archives of them.
 
-A file may be gzipped. One that is cut short, corrupt or of another shape stops with a sentence that names it.
+A file may be gzipped. A file that is cut short, corrupt or of another shape raises one sentence that names it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DAMAGE = (EOFError, OSError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
 
 def own_file(path: object) -> Path:
-    """The file of the user's own that a path names; ~ is the home directory."""
+    """The user's file at a path; ~ is the home directory."""
     if not isinstance(path, str | Path) or not str(path):
         raise FedaxError(f"path is {path!r}: it must be the name of a file")
     named = Path(path).expanduser()

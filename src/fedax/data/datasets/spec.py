@@ -1,4 +1,4 @@
-"""What a named dataset is: rows that a partition divides, or a federation that comes divided."""
+"""The kinds of named datasets: rows that a partition divides, or a federation that comes divided."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ REQUIRED = object()  # the default of an option that has none
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named dataset; `read` returns its flat arrays, `x` and `y`, and `read_test` those of its own test set. Of a
-    user's own table `read` returns a checked `fedax.data.tables.table.Table`.
+    """A named dataset; `read` returns its flat arrays, `x` and `y`, and `read_test` those of its own test set. For a
+    user's table `read` returns a checked `fedax.data.tables.table.Table`.
 
-    rows, classes, test_rows: what the published files hold; 0 where it depends on them, no classes for a regression.
+    rows, classes, test_rows: the published numbers; 0 where they depend on the files, no classes for a regression.
     files: what is downloaded.
     options: further arguments of `read`, with their defaults; `standardise` says whether `normalise` is used.
     normalise: mean and deviation of each channel, from 0 to 1, by which the literature scales the images.
@@ -90,7 +90,7 @@ class Dataset:
         return self.normalise if options.get("standardise", True) else None
 
     def arrays(self, part: Literal["train", "test"], options: Mapping[str, Any]) -> dict[str, Array]:
-        """The flat arrays, read-only; there is one copy of them, however often they are asked for."""
+        """The flat arrays, read-only; every call gives the same copy."""
         options = {name: value for name, value in options.items() if name != "standardise"}  # the bytes are the same
         if part == "train":
             return shared(self.key(part, options), lambda: self.read(**options))
@@ -100,7 +100,7 @@ class Dataset:
         return shared(self.key(part, options), lambda: read(**options))
 
     def key(self, part: str, options: Mapping[str, Any]) -> Hashable:
-        """The same for the same rows: another file at the same place has another key."""
+        """A key of the rows: the same for the same rows, another one for another file at the same path."""
         places = [Path(options["path"]).expanduser()] if self.own else [present(file) for file in self.files]
         states = [path.stat() if path and path.exists() else None for path in places]
         return (

@@ -49,18 +49,18 @@ class Generator(ABC):
 
     @abstractmethod
     def sizes(self, seed: int) -> NDArray[np.int64]:
-        """How many rows for training and for testing each client has: [clients, 2]."""
+        """The numbers of each client's rows for training and for testing: [clients, 2]."""
 
     @abstractmethod
     def client(self, key: jax.Array, number: int | jax.Array, rows: int) -> dict[str, jax.Array]:
         """The first `rows` rows of a client, those for training before those for testing."""
 
     def describe(self, seed: int, arrays: dict[str, Array]) -> dict[str, Any]:
-        """What the federation's `info` says beyond its origin."""
+        """The entries of the federation's `info` beside its origin."""
         return {}
 
     def federation(self, seed: int = 0, first: int | None = None) -> Federation:
-        """The clients in memory: all, or so many from the first on."""
+        """The clients in memory: all, or the first few of them."""
         import jax
 
         configure()  # before JAX's first use, which fixes the number of its devices
@@ -140,7 +140,7 @@ def from_preset(presets: Mapping[str, Generator], preset: str, seed: int = 0, **
 
 
 def row_keys(key: jax.Array, rows: int) -> jax.Array:
-    """A key for each row: more rows leave the first ones as they are.
+    """A key for each row; the keys of the first rows do not depend on the number of rows.
 
     >>> import jax
     >>> more, fewer = (row_keys(jax.random.key(0), rows) for rows in (5, 3))

@@ -43,7 +43,7 @@ class Lazy:
 
     @functools.cached_property
     def train(self) -> Rows:
-        """How many rows each client has for training."""
+        """The number of each client's training rows."""
         count = self.generator.sizes(self.seed)[:, 0]
         return Rows(np.zeros_like(count), count)
 

@@ -1,4 +1,4 @@
-"""A partition: a rule that divides one dataset's rows among clients; and those rules that look at no labels."""
+"""A partition, the rule that divides one dataset's rows among clients, and the partitions that use no labels."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def check_alpha(alpha: object) -> None:
 
 
 def check_min_rows(min_rows: int, clients: int, rows: int) -> None:
-    """`min_rows` rows a client are there.
+    """Raise unless there are `min_rows` rows for each client.
 
     >>> check_min_rows(3, clients=2, rows=6)
     """

@@ -1,4 +1,4 @@
-"""Natural partitions: the rows already say whose they are, or another library's partitioner does."""
+"""Natural partitions: an array of the dataset names each row's client, or another library's partitioner does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ByColumn(Partition):
 
     Parameters
     ----------
-    clients : keep the clients with the most rows, so many of them; default all
+    clients : the number of clients to keep, those with the most rows; default all
     column : the name of the array; default "client"
     min_rows : leave out those with fewer rows; at least 1, default 1
 

@@ -81,7 +81,7 @@ class LabelGroups(Partition):
     ----------
     clients : at least 1
     labels : a divisor of the number of labels; default 2
-    rows : how many a client keeps, with the labels in equal numbers; default all
+    rows : the number of rows that a client keeps, equally many of each label; default all
 
     >>> counts = LabelGroups(5, labels=2).divide({"y": np.arange(100) % 10}).label_counts()
     >>> sorted(np.flatnonzero(row).tolist() for row in counts)
@@ -204,14 +204,14 @@ class DirichletLabels(Partition):
 
     Hsu et al., "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification";
     FedSpeed's experiments. Hsu et al. write Dir(a p) with p the labels' shares of the data: for N labels that are
-    equally frequent, `alpha` is a / N. Sizes are equal to within one row. Rows are drawn without replacement; where a
-    label has run out, those who still want rows of it draw from the labels that are left, by their own shares.
+    equally frequent, `alpha` is a / N. Sizes are equal to within one row. Rows are drawn without replacement; when a
+    label has run out, clients that still want rows of it draw from the labels that are left, by their own shares.
 
     Parameters
     ----------
     clients : at least 1
     alpha : finite and above 0; with a small one most clients hold one label, a large one is close to even shares
-    rows : how many a client gets, at least 1; default all rows, equal to within one
+    rows : the number of rows that a client gets, at least 1; default all rows, equal to within one
 
     >>> counts = DirichletLabels(4, alpha=0.3).divide({"y": np.arange(100) % 10}).label_counts()
     >>> counts.sum(axis=1), counts.sum(axis=0)
@@ -254,8 +254,8 @@ class Pathological(Partition):
     """Each client holds exactly `labels` labels and from `min_rows` to `max_rows` rows; other rows are left out.
 
     The defaults are those of the pFedFBE paper, section 4.3, on MNIST with 20 clients. Labels are spread over the
-    clients as evenly as possible. A client's size is drawn uniformly from the range; where its labels have run out,
-    it keeps what there is, never less than `min_rows`.
+    clients as evenly as possible. A client's size is drawn uniformly from the range. If its labels have fewer rows
+    left, it gets these, at least `min_rows`.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class Pathological(Partition):
         if least is None:
             raise FedaxError(
                 f"min_rows is {self.min_rows}: with {self.labels} labels a client, the rarest of {size.min()} rows, "
-                f"the data do not allow so many for each of {self.clients} clients"
+                f"the data do not have that many for each of {self.clients} clients"
             )
         count = take_more(least, held, size, wanted, rng)
         owner = np.full(rows, -1)

@@ -52,7 +52,7 @@ def group(owner: Array, groups: int, rng: np.random.Generator) -> list[Array]:
 
 
 def spread(total: int, capacity: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """`total` places over labels, as evenly as each label's capacity allows; who gets the odd ones is random.
+    """`total` places over labels, as evenly as each label's capacity allows; odd ones go to labels at random.
 
     >>> spread(9, np.array([1, 5, 5]), np.random.default_rng(0))
     array([1, 4, 4])
@@ -116,9 +116,9 @@ def draw_rows(
 ) -> NDArray[np.int64]:
     """Rows of each label for each client, [clients, labels]: `sizes[i]` for client i, `stock[l]` of label l in all.
 
-    All clients draw what they lack at once, each by its own shares of the labels that are left. Of a label that is
-    asked for more often than it is there, a random part of the asking gets it, and the label is gone: so it takes at
-    most one pass more than there are labels.
+    In each pass all clients draw the rows that they lack, each by its own shares of the labels that are left. If a
+    label has fewer rows than clients want, they go to a random part of the wishes and the label is used up: so there
+    is at most one pass more than there are labels.
 
     >>> shares = np.array([[1.0, 0.0], [0.9, 0.1]])
     >>> draw_rows(shares, np.array([3, 3]), np.array([3, 3]), np.random.default_rng(0)).sum(axis=0).tolist()
@@ -128,7 +128,7 @@ def draw_rows(
     left = stock.copy()
     while (count.sum(axis=1) < sizes).any():
         open_shares = np.where(left > 0, shares, 0.0)
-        # Who has a share of nothing that is left takes whatever there is.
+        # A client with no share in any label that is left takes rows of all of them.
         open_shares[open_shares.sum(axis=1) == 0] = left
         open_shares /= open_shares.sum(axis=1, keepdims=True)
         asked = rng.multinomial(sizes - count.sum(axis=1), open_shares)

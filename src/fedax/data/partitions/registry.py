@@ -1,8 +1,8 @@
 """Partitions by name: how one dataset is divided among clients.
 
-Every partition but `Homogeneous`, where all clients share all rows, gives a row to at most one client. It ends for any
-data and parameters, with at least one row a client or with an error, and is a function of its parameters, the data and
-the seed alone.
+Every partition but `Homogeneous`, where all clients share all rows, gives a row to at most one client. For any data and
+parameters it gives each client at least one row or raises, and it is a function of its parameters, the data and the
+seed alone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def partition_class(name: str) -> type[Partition]:
 
 
 def partition(name: str, **arguments: Any) -> Partition:
-    """The partition of that name, in upper or lower case, with its arguments; your own by "mymodule:MyPartition".
+    """The partition of that name, in any case, with its arguments; your own as "mymodule:MyPartition".
 
     >>> partition("dirichlet", clients=10, alpha=0.3)
     Dirichlet(clients=10, alpha=0.3, min_rows=1)

@@ -1,9 +1,9 @@
 """One copy of a dataset in memory, and none where it is larger than the budget.
 
-Arrays are read-only, so that federations may share them. Reading a set again gives the same arrays for as long as
-somebody holds them. Arrays of more than the budget together, 1 GiB or what FEDAX_MEMORY_BUDGET says in bytes, are
-kept on disk and mapped into memory. Of several processes each holds the rows of its own clients alone, so what they
-are taken from is always mapped.
+Arrays are read-only, so that federations may share them. Reading a set again gives the same arrays while a reference
+to them exists. Arrays that together exceed the budget, 1 GiB or FEDAX_MEMORY_BUDGET in bytes, are kept on disk and
+mapped into memory. Of several processes each holds only its own clients' rows, so the arrays that these are taken from
+are always mapped.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fedax.errors import FedaxError
 from fedax.runtime import process_count
 from fedax.whole_files import aside
 
-PART = 1 << 24  # bytes of a mapped array that are in memory while its rows are put in order
+PART = 1 << 24  # bytes of a mapped array that are in memory at a time while its rows are put in order
 _held: dict[Hashable, dict[str, weakref.ref[Array]]] = {}
 
 
 def budget() -> int:
-    """How many bytes of a dataset may be in memory.
+    """The number of bytes of a dataset that may be in memory.
 
     >>> budget() >= 0
     True
@@ -40,7 +40,7 @@ def budget() -> int:
 
 
 def shared(key: Hashable, read: Callable[[], dict[str, Array]]) -> dict[str, Array]:
-    """The arrays that `read` gives, or those that it gave before under the same key.
+    """The arrays that `read` returns, or those that it returned before under the same key.
 
     >>> first = shared("three", lambda: {"x": np.arange(3)})
     >>> shared("three", lambda: {"x": np.arange(3)})["x"] is first["x"]
@@ -84,7 +84,7 @@ def in_order(array: Array, order: Array) -> Array:
 
 
 def _held_whole() -> int:
-    """How many bytes of a dataset a process may hold that has all of its rows."""
+    """The number of bytes of a dataset that a process with all of its rows may hold."""
     return budget() if process_count() == 1 else 0
 
 
@@ -113,7 +113,7 @@ def _mapped(array: Any) -> bool:
 
 
 def _on_disk(parts: Iterable[Array], dtype: Any, shape: tuple[int, ...]) -> Array:
-    """An array that comes in parts, mapped from a file without a name, which goes when the array does."""
+    """An array that comes in parts, mapped from a file without a name that is removed with the array."""
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=cache()) as file:
         for part in parts:

@@ -1,12 +1,12 @@
 """From a table's cells to a model's inputs, by a preparation that was computed from training rows.
 
-    number, boolean, date    (value - mean) / scale, of a missing one (fill - mean) / scale; a date counts in days
+    number, boolean, date    (value - mean) / scale, with `fill` for a missing value; a date counts in days
     category                 a column of 0 and 1 for each value seen in training; another value goes to the last
                              column, "other", where training rows were in it, and else is 0 in all of them
     flag                     a further column, 1 where the cell is missing
 
-NumPy and pandas are all that this file needs, and nothing of Fedax: an exported model takes it along. So problems are
-returned as sentences, for the caller to raise.
+This file needs only NumPy and pandas, and nothing of Fedax, because an exported model contains a copy of it. So
+problems are returned as sentences, for the caller to raise.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "--", "?", "."
 TRUE, FALSE = frozenset(("true", "yes", "t", "y", "1", "1.0")), frozenset(("false", "no", "f", "n", "0", "0.0"))
 DAY = 86400e9  # nanoseconds
 LARGEST = 1e18  # a value beyond this is a slip, whatever the column
-LARGE = 1e9  # nothing below this is one
-FAR = 1e6  # and a large value is one if it is this many times what nine in ten cells stay below
+LARGE = 1e9  # no value below this is a slip
+FAR = 1e6  # and a large value is a slip if it is this many times the 90th percentile of the cells
 NUMERIC = ("number", "boolean", "date")
 
 
@@ -149,7 +149,7 @@ def parse_column(column: Column, given: Any) -> tuple[Any, Any]:
     if kind == "date":
         return dates(given, column["form"])
     if kind == "category" and given.dtype.kind in "iuf" and column.get("values") and not _any_number(column["values"]):
-        return texts(given)[0], given.notna().to_numpy()  # numbers where training rows have words
+        return texts(given)[0], given.notna().to_numpy()  # the cells are numbers where training rows have words
     return {"number": numbers, "boolean": booleans, "category": texts}[kind](given)
 
 
@@ -237,7 +237,7 @@ def first_row(which: Any) -> int:
 
 
 def absurd(values: Any) -> Any:
-    """Which numbers are infinite or so large that they must be slips: they would hide all others of the column.
+    """Which numbers are infinite or large enough to be slips, which would hide all other numbers of the column.
 
     >>> absurd(np.array([30.0, 1e160, 50.0, -np.inf])).tolist()
     [False, True, False, True]
@@ -275,7 +275,7 @@ def _wrong(column: Column, values: Any, bad: Any, frame: Any) -> list[str]:
 
 
 def a_date(form: str | None) -> str:
-    """What a date of a form looks like.
+    """An example of a date in a form.
 
     >>> a_date("%d.%m.%Y")
     'a date such as 31.12.2024'

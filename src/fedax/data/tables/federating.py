@@ -1,4 +1,4 @@
-"""From a checked table to a federation: rows are divided first, then prepared by what training rows say."""
+"""From a checked table to a federation: rows are divided first, then prepared with numbers from training rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedax.data.tables.preparation import Preparation
 from fedax.data.tables.table import Table
 
 log = logging.getLogger("fedax")
-BLOCK = 1 << 16  # rows that one place holds: sums do not ask whose they are
+BLOCK = 1 << 16  # rows that one place holds: sums do not depend on which clients hold them
 WEIGHT = "weight"  #: the array of rows' weights, which a problem's loss takes
 
 

@@ -1,7 +1,7 @@
-"""What a preparation takes from training rows, as sums over the places that hold them.
+"""The numbers that a preparation takes from training rows, as sums over the places that hold rows.
 
-A place answers questions on its own rows with counts and sums; the answers are added up, and nothing else is asked
-for. So whether all rows are in one table, at twelve hospitals, or behind a network, the preparation is the same.
+A place answers questions on its own rows with counts and sums; the answers are added up, and nothing else leaves the
+place. So the preparation is the same whether all rows are in one table, at twelve hospitals, or behind a network.
 
     counts      of each category, by value                                          one question
     bins        how many values share some leading bits, by the next eight          eight questions
@@ -32,7 +32,7 @@ STEPS = 64 // BITS
 
 
 def answer(question: Question, cells: Cells) -> Answer:
-    """What one place says of its own rows.
+    """One place's answers to questions on its own rows.
 
     >>> answer({"ask": "counts", "columns": ["blood"]}, {"blood": np.array(["A", "B", "A", None], object)})
     {'blood': Counter({'A': 2, 'B': 1})}
@@ -50,7 +50,7 @@ def answer(question: Question, cells: Cells) -> Answer:
 
 
 def asker(places: Iterable[Cells]) -> Ask:
-    """Who asks all of some places and adds up what they say."""
+    """A function that asks some places a question and adds up their answers."""
     held = list(places)
 
     def ask(question: Question) -> Answer:
@@ -107,7 +107,7 @@ def fit(columns: Sequence[Mapping[str, Any]], ask: Ask) -> list[dict[str, Any]]:
 
 
 def _fills(numeric: Sequence[Mapping[str, Any]], sums: Answer, ask: Ask) -> dict[str, float]:
-    """What missing cells of numbers are filled with; a column without a single value gets 0."""
+    """The value that fills missing cells of each column of numbers; 0 for a column without a single value."""
     medians = [c["name"] for c in numeric if c["by"] and c["kind"] != "boolean"]
     found = _medians(medians, {name: int(sums[name][0]) for name in medians}, ask) if medians else {}
     for column in numeric:
@@ -136,7 +136,7 @@ def _medians(names: Sequence[str], counts: Mapping[str, int], ask: Ask) -> dict[
 
 
 def _bins(values: Any, step: int, leading: Sequence[int]) -> NDArray[np.int64]:
-    """For each prefix of 8 * step bits, how many values that begin with it have each of the next eight bits."""
+    """For each prefix of 8 * step bits, the number of values with each pattern of the next eight bits."""
     keys = _ordered(values)
     after = np.uint64(64 - BITS * (step + 1))
     digit = (keys >> after) & np.uint64(2**BITS - 1)
@@ -181,7 +181,7 @@ def _most_frequent(counts: Counter[str]) -> str | None:
 
 
 def _categories(counts: Counter[str], most: int | None) -> tuple[list[str], bool]:
-    """The values in sorted order, at most so many, and whether rows of others are left."""
+    """The most frequent values in sorted order, up to a limit, and whether rows with other values are left."""
     if most is None or len(counts) <= most:
         return sorted(counts), False
     kept = sorted(counts, key=lambda value: (-counts[value], value))[:most]

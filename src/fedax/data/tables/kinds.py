@@ -1,4 +1,4 @@
-"""What a table's columns are: recognised by their cells, and what becomes of each.
+"""The kinds of a table's columns, recognised by their cells, and what becomes of each.
 
     number      standardised                    boolean     true and false or yes and no, as 1 and 0, standardised
     category    a column of 0 and 1 a value     date        left out, unless `dates` asks for it: days, standardised
@@ -23,10 +23,10 @@ from fedax.data.checks import Array
 from fedax.data.tables.applying import MISSING, a_date, absurd, booleans, dates, first_row, is_missing, numbers, texts
 
 Kind = Literal["number", "category", "boolean", "date", "id", "constant", "text"]
-MANY = 1000  # values of a categorical column; more are rather names than categories
+MANY = 1000  # values of a categorical column; more of them are likely names, not categories
 KEPT = 50  # categories of a column that have a feature of their own, unless `categorical` names it
 FEW = 20  # values that are categories in a table of any length
-LONG = 1e15  # whole numbers above this that all differ are rather codes than amounts
+LONG = 1e15  # whole numbers above this that all differ are likely codes, not amounts
 #: Words that say, in a column of words, that a cell has none; "none" and "-" may well be values there.
 NO_WORD = frozenset(("na", "n/a", "nan", "null", "?", "#n/a", "<na>", "nat"))
 SAMPLE = 1000  # rows that are looked at before all are
@@ -43,8 +43,8 @@ _LIKE_A_DATE = re.compile(r"\s*\d{1,4}[-./ ]\w{1,9}[-./ ]\d{1,4}")
 class Column:
     """A column as it was recognised.
 
-    missing: how many cells are. bad: how many are of another kind. values: how many different ones a category has.
-    form: of a date. span: the least and the largest number.
+    missing: the number of missing cells. bad: the number of cells of another kind. values: the number of a category's
+    values. form: the form of dates. span: the smallest and the largest number.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Column:
 
 
 def recognise(name: Any, given: Any) -> Column:
-    """What a pandas column is.
+    """Recognise a pandas column.
 
     >>> import pandas
     >>> recognise("age", pandas.Series(["30", "NA", "41.5"])).kind
@@ -125,7 +125,7 @@ def _dates(name: Any, given: Any, form: str, rows: int) -> Column:
 
 
 def _words(name: Any, given: Any, rows: int) -> Column:
-    """What a column of words is: numbers, dates, true and false with some cells that are not, or words indeed."""
+    """Recognise a column of words: numbers, dates or true and false with some wrong cells, or really words."""
     text, _ = texts(given)
     known = [value for value in text if value is not None]
     if not known:
@@ -179,8 +179,8 @@ def no_words(given: Any) -> dict[str, int]:
 
 
 def remarks(column: Column, given: Any) -> list[str]:
-    """What is no mistake but should be looked at, a sentence each: words that look missing or like numbers, and dates
-    whose day could be the month.
+    """Remarks, a sentence each, on cells that are no mistakes but should be looked at: words that look missing or like
+    numbers, and dates whose day could be the month.
 
     >>> import pandas
     >>> given = pandas.Series(["02/01/2024", "03/01/2024"])
@@ -214,7 +214,7 @@ def remarks(column: Column, given: Any) -> list[str]:
 
 
 def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = None) -> str:
-    """What is made of a column, in words.
+    """The features that a column becomes, in words.
 
     >>> becomes(Column("note", "text", 9))
     'left out: free text'
@@ -235,7 +235,7 @@ def becomes(column: Column, dates: Sequence[str] | Literal["numbers"] | None = N
 
 
 def mistakes(column: Column, given: Any) -> list[str]:
-    """What is wrong with a column's cells besides that some are missing."""
+    """What is wrong with a column's cells, apart from missing ones."""
     found = []
     if column.bad:
         values, bad = numbers(given) if column.kind == "number" else dates(given, str(column.form))

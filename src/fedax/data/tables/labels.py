@@ -118,7 +118,7 @@ def _read(column: Any, name: str) -> tuple[Array, Array, str, list[str]]:
 
 
 def _task(kind: str, known: Array, some_missing: bool, name: str) -> tuple[Task | None, list[str]]:
-    """What whole and decimal numbers are; where that cannot be told, the sentence that asks for it."""
+    """The task for whole and decimal numbers; where it cannot be told, the sentence that asks for it."""
     if kind in ("words", "boolean"):
         return "classification", []
     different = len(np.unique(known))

@@ -57,9 +57,9 @@ class Preparation:
         return feature_names(self.columns)
 
     def transform(self, frame: Any, owner: str = "the table", also: Sequence[str] = ()) -> Array:
-        """A model's inputs for a pandas table's rows, [rows, features]; the label need not be there.
+        """A model's inputs for a pandas table's rows, [rows, features]; the label column may be absent.
 
-        also: problems that the caller has found, to be told with the table's own.
+        also: problems that the caller has found, to be raised together with the table's own.
         """
         cells, problems = parse(self.columns, frame)
         refuse(owner, [*problems, *also])
@@ -100,7 +100,7 @@ class Preparation:
 
 
 def _coded(column: Any, labels: Sequence[Any]) -> tuple[Array, Array]:
-    """The numbers of a column's classes, NaN for what is none."""
+    """The numbers of a column's classes, NaN for a value that is no class."""
     place = {str(label): float(i) for i, label in enumerate(labels)}
     code = np.array([place.get(str(value), np.nan) for value in texts(column)[0]])
     return code, np.isnan(code)

@@ -1,4 +1,4 @@
-"""A table of a user's own, checked: every problem of it is told at once, before any work."""
+"""A user's table, checked: all of its problems are raised as one error, before any work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Missing = str | Mapping[str, str]
 class Table:
     """A checked table: parsed cells, labels, and how its columns are to be prepared.
 
-    columns: name, kind, form of dates, `by` what missing cells are filled, `flag`; as `fitting.fit` takes them.
-    weight: of each row; "balanced" for classes that count the same; None for none.
+    columns: name, kind, form of dates, `by` (how missing cells are filled), `flag`; as `fitting.fit` takes them.
+    weight: each row's weight; "balanced" for classes that count the same; None for no weights.
     """
 
     columns: list[dict[str, Any]]
@@ -46,7 +46,7 @@ class Table:
 
 
 def refuse(owner: str, problems: Sequence[str]) -> None:
-    """Raise if there are problems: one as its sentence, several numbered.
+    """Raise if there are problems: a single one as its sentence, several as a numbered list.
 
     >>> refuse("a.csv", ["column 'age' is missing", "column 'sex' is missing"])
     Traceback (most recent call last):
@@ -105,7 +105,7 @@ def check(
 
 @dataclasses.dataclass(eq=False)
 class _Asked:
-    """What was asked of a table, and the problems and remarks met so far."""
+    """The options given for a table, and the problems and remarks found so far."""
 
     owner: str
     frame: Any
@@ -175,7 +175,7 @@ class _Asked:
         return chosen
 
     def by(self, column: Column) -> tuple[str | None, bool]:
-        """What a column's missing cells are filled with, and whether a further column says which they were."""
+        """How a column's missing cells are filled, and whether a further column marks them."""
         given = self.missing
         how = given if isinstance(given, str) else given.get(column.name, given.get("*", "error"))
         if how == "error":

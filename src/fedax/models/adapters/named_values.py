@@ -1,4 +1,4 @@
-"""What the adapters share: values by name, bytes as numbers, the state that training changes."""
+"""Functions that the adapters share: values by name, bytes as numbers, the state that training changes."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def matching(model: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> Va
 
 
 def drawn_in_evaluation(model: str) -> FedaxError:
-    """The refusal of a model that draws although it does not train."""
+    """The error for a model that draws random numbers in evaluation."""
     return FedaxError(f"the model {model} draws in evaluation too: let it draw in training alone")

@@ -22,7 +22,7 @@ from fedax.models.torch.stopped_gradients import inference_without_gradients, ma
 from fedax.models.torch.translating import graph_of
 
 log = logging.getLogger("fedax.models.torch")
-ROWS = 3  # of the example that shows torch.export a batch whose number of rows is open
+ROWS = 3  # rows of the example from which torch.export makes a program for any number of rows
 _LOCK = threading.RLock()  # torch.export changes global state while it runs
 
 
@@ -40,7 +40,7 @@ def export(net: Any, x: Any, train: bool, open_rows: bool = True) -> Graph:
             except FedaxError:
                 raise
             except Exception:
-                graph = None  # the module wants a certain number of rows, or does not work: the next try tells
+                graph = None  # it needs a fixed number of rows, or fails anyway: the next try shows which
             if graph is not None and graph.batch is not None:
                 return graph
         try:
@@ -102,7 +102,7 @@ def _example(net: Any, x: Any, rows: int | None) -> Any:
 
 @contextlib.contextmanager
 def _mode(net: Any, train: bool) -> Iterator[None]:
-    """The module in training or evaluation mode, and as it was afterwards."""
+    """The module in training or evaluation mode within the block; its mode is restored after it."""
     torch = installed()
     before = {module: module.training for module in net.modules()}
     configs = [c for m in net.modules() if (c := getattr(m, "config", None)) is not None and _caches(c)]

@@ -1,7 +1,7 @@
-"""A rewriting of graphs that saves time: activations after a pooling rather than before.
+"""A rewriting of graphs that saves time: it moves activations from before a pooling to after it.
 
-An activation that never falls as its input rises commutes with the maximum, and after the pooling there is a quarter of
-its work left, forwards and backwards. Only where nobody else looks at the activation, or at where the maxima are.
+An activation that never falls as its input rises commutes with the maximum, and after the pooling a quarter of its work
+is left, forwards and backwards. The move needs that no other step uses the activation or the places of the maxima.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pooled_first(steps: Sequence[Step], results: Any) -> tuple[Step, ...]:
     by_name = {step.name: step for step in steps}
     uses = Counter(references([results, *((step.args, step.kwargs) for step in steps)]))
     maxima = {step.args[0].name: step for step in steps if step.target == "operator.getitem" and step.args[1] == 0}
-    moved: dict[str, Step] = {}  # the activation that comes after each of the maxima
+    moved: dict[str, Step] = {}  # for each maximum, the activation that is moved after it
     for step in steps:
         if step.target not in POOLINGS or not isinstance(step.args[0], Ref) or uses[step.name] != 1:
             continue

@@ -1,7 +1,8 @@
 """What torch.export loses of a module's gradients, put back or refused.
 
 `detach`, and what is computed under `torch.no_grad`, are marked before PyTorch's decompositions drop them; a gradient
-through them would be wrong without a word. The backward of an autograd.Function cannot be had, so it is refused.
+through them would be wrong without a warning. torch.export leaves out the backward of an autograd.Function, so it is
+refused.
 """
 
 from __future__ import annotations

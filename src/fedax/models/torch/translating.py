@@ -130,7 +130,7 @@ def _open_rows(program: Any) -> tuple[int, float] | None:
 
 
 def _shown(program: Any, outputs: int) -> int | str:
-    """Which of the outputs the loss sees: the only one, or `.logits`; or a description of what there is."""
+    """Which of the outputs the loss sees: the only one, or `.logits`; otherwise a description of the outputs."""
     torch = installed()
     tree = torch.utils._pytree.tree_unflatten(list(range(outputs)), program.call_spec.out_spec)
     logits = tree.get("logits") if isinstance(tree, Mapping) else getattr(tree, "logits", None)
