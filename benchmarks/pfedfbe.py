@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fedax.experiments.folder import run_folders
 from sklearn.linear_model import Lasso
 
 import fedax
 from fedax.evaluation.structure import structure
 from fedax.models import model
 from fedax.regularizers import L1, Nuclear
+from fedax.runs.reading import run_folders
 
 SAVED = Path(__file__).parent / "results" / "pfedfbe.json"
 SCHEDULE = {"rounds": 200, "cohort": 10, "local_steps": 20, "batch_size": 50, "eval_every": 200}
