@@ -93,9 +93,8 @@ def compare(
     home = None if out is None else Path(out)
     if home is not None:
         claim(home)
-        write_json(
-            home / EXPERIMENT, {"rounds": rounds, "seeds": tried, "runs": [*names.values()], "versions": versions()}
-        )
+        about = {"source": "python", "rounds": rounds, "seeds": tried, "runs": [*names.values()]}
+        write_json(home / EXPERIMENT, {**about, "versions": versions()})
     results: dict[str, list[Result]] = {label: [] for label in labels}
     for label, method in zip(labels, chosen, strict=True):
         for seed in tried:

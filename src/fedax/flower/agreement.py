@@ -32,6 +32,7 @@ from fedax.flower.messages import Layout
 from fedax.flower.privacy_settings import FIELDS, Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
 from fedax.options import Count, check_options
+from fedax.outside import portable
 from fedax.problem import Problem
 from fedax.runs.files import as_json
 from fedax.runtime import configure
@@ -125,7 +126,7 @@ class Setting(RoundWork):
             "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
-            "loss": self.problem.name,
+            "loss": portable(self.problem.name),
             "metrics": ", ".join(self.problem.metrics),
             "regularizer": repr(self.problem.regularizer),
             "gradients": repr(self.problem.gradients),
@@ -134,7 +135,7 @@ class Setting(RoundWork):
             "jax": jax.__version__,
         }
         tables = ("model", "problem") if self.federation is None else ("model", "problem", "data")
-        return about | {name: json.dumps(as_json(self.resolved.get(name)), default=str) for name in tables}
+        return about | {name: json.dumps(as_json(portable(self.resolved.get(name))), default=str) for name in tables}
 
     @property
     def judged(self) -> tuple[str, bool]:
