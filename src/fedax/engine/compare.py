@@ -14,7 +14,7 @@ from fedax.engine.api import simulate
 from fedax.engine.result import Result
 from fedax.errors import FedaxError
 from fedax.problem import Problem
-from fedax.report.columns import parse
+from fedax.report.columns import PARTS, parse
 from fedax.runs.files import EXPERIMENT, RUNS, claim, slug, versions, write_json
 
 _COUNTED = ("round", "seconds", "time")
@@ -37,10 +37,19 @@ class Comparison:
         return found
 
     def __repr__(self) -> str:
-        lines = [f"Comparison of {len(self.results)} methods, seeds {', '.join(map(str, self.seeds))}"]
-        for label, row in self.table().items():
-            lines.append(f"  {label}: " + ", ".join(f"{key} {_text(*value)}" for key, value in row.items()))
-        return "\n".join(lines)
+        found = self.table()
+        known = {key: about for row in found.values() for key in row if (about := parse(key))}
+        part = next((part for part in PARTS if any(about.part == part for about in known.values())), None)
+        keys = [key for key, about in known.items() if about.part == part and about.statistic in ("", "worst")]
+        keys.append("floats_up")
+        lines = [["", *keys]]
+        lines += [[label, *(_text(*row[key]) if key in row else "-" for key in keys)] for label, row in found.items()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        seeds = f"{', mean ± deviation over' if len(self.seeds) > 1 else ','} seeds {', '.join(map(str, self.seeds))}"
+        padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        return "\n".join(
+            [f"Comparison of {len(found)} methods{seeds}; table() has every column", *map(str.rstrip, padded)]
+        )
 
     def plot(self, metric: str | None = None, against: str = "round") -> Any:
         """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
@@ -80,6 +89,11 @@ def compare(
     >>> found = compare(mean, clients, [fedax.FedAvg(lr=0.5), fedax.SCAFFOLD(lr=0.5)], rounds=3, seeds=(0, 1))
     >>> list(found.results), len(found.results["FedAvg"])
     (['FedAvg', 'SCAFFOLD'], 2)
+    >>> found
+    Comparison of 2 methods, mean ± deviation over seeds 0, 1; table() has every column
+              train_loss  train_loss_worst  floats_up
+    FedAvg    2.125 ± 0   3.125 ± 0         6 ± 0
+    SCAFFOLD  2.125 ± 0   3.125 ± 0         12 ± 0
     """
     chosen, tried = list(methods), tuple(seeds)
     if not chosen or not all(isinstance(method, Algorithm) for method in chosen):

@@ -121,7 +121,7 @@ def parse(key: str) -> MetricColumn | None:
 
 
 def better(key: str) -> str:
-    """Which values of a metric are better: "max", "min", or nothing where none is, as for seconds, which are the
+    """Which values of a metric are better: "max", "min", or nothing if neither is, as for seconds, which are the
     machine's and not the method's.
 
     >>> better("test_accuracy"), better("personal_f1"), better("train_loss"), better("density"), better("seconds")

@@ -10,7 +10,7 @@ const ready = (async () => {
     element("failed").hidden = false;
     throw error;
   }
-  /* Never changed between drawings: Plotly starts a chart anew then, and two such at once never end. */
+  /* Never changed between drawings: Plotly would start the chart from the beginning, and two such starts at once never end. */
   const config = {
     responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     showSendToCloud: false, plotlyServerURL: "", // the page sends nothing anywhere
