@@ -25,7 +25,8 @@ const ready = (async () => {
 
   function draw(id, [traces, layout]) {
     const chart = element(id);
-    if (printing && chart.closest(".pair, .quads")) layout.width = 330; // two beside each other
+    const beside = [...(chart.closest(".pair, .quads")?.children ?? [])].filter((one) => !one.hidden);
+    if (printing && beside.length > 1) layout.width = 330; // two beside each other
     Plotly.react(chart, traces, layout, config);
     numbers.follow(chart);
   }
