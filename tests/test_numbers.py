@@ -28,7 +28,7 @@ def tables(page):
 def test_readme_has_the_saved_numbers():
     text = (ROOT / "README.md").read_text()
     assert text.count("<!-- number: ") >= 2
-    assert rewritten(text) == text, "python docs/generators/saved_numbers.py writes them anew"
+    assert rewritten(text) == text, "python docs/generators/saved_numbers.py writes them again"
     assert f"| {len(ALGORITHMS)} |" in text
     assert f"{len(ALGORITHMS)} methods" in text
     own = sum(method.personalised for method in ALGORITHMS.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 import sys
 
 import pytest
@@ -177,6 +179,61 @@ def test_a_file_is_found_beside_the_experiment(here, monkeypatch):
     first = fedax.experiments.read("own.toml").algorithm[0].build()
     assert first == found.algorithm[0].build()
     assert type(first) is type(found.algorithm[0].build())
+
+
+@pytest.mark.parametrize("home", ["own_things", "own_things.py"])
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+def test_a_method_of_ones_own_takes_its_rate_from_the_grid(here, home, command, capsys):
+    (here / "own.toml").write_text(
+        EXPERIMENT.format(home).replace(", lr = 0.1", "") + "sweep.lr = [0.05, 0.1]\ntune.MyMethod.lr = [0.1, 0.3]\n"
+    )
+    if command == "sweep":
+        assert invoke(["sweep", "own.toml", "--quiet", "--out", "out"]) == 0, capsys.readouterr().err
+        assert {run["lr"] for run in csv.DictReader((here / "out/sweep.csv").read_text().splitlines())} == {
+            "0.05",
+            "0.1",
+        }
+        return
+    assert invoke(["compare", "own.toml", "--quiet", "--out", "out"]) == 2
+    assert "algorithm.0: MyMethod needs lr" in capsys.readouterr().err
+    assert invoke(["compare", "own.toml", "--quiet", "--out", "out", "--tune", "--set", "tune.lr=[0.05, 0.1]"]) == 0
+    own, plain = json.loads((here / "out/tuning.json").read_text())
+    assert (own["tried"], plain["tried"]) == ({"lr": [0.1, 0.3]}, {"lr": [0.05, 0.1]})
+
+
+def test_methods_of_ones_own_compared_in_python(here, capsys):
+    (here / "own.toml").write_text(EXPERIMENT.format("own_things"))
+    problem, federation = fedax.experiments.prepare(fedax.experiments.read("own.toml"))
+    methods = [fedax.algorithms.build(f"own_things{end}:MyMethod", lr=0.1) for end in ("", ".py")]
+    found = fedax.compare(problem, federation, methods, rounds=1, seeds=(0,), out="out")
+    assert list(found.results) == ["MyMethod", "MyMethod 2"]
+    assert invoke(["report", "out"]) == 0
+    assert invoke(["resume", "out"]) == 2
+    assert "a comparison made in Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("home", ["own_things", "own_things.py", "deep/mine.py"])
+def test_an_app_for_flower_takes_ones_own_files_along(here, home, monkeypatch):
+    agreement = pytest.importorskip("fedax.flower.agreement")
+    (here / "deep").mkdir()
+    (here / "deep/mine.py").write_text(SOURCE)
+    (here / "own.toml").write_text(EXPERIMENT.format(home))
+    assert invoke(["flower", "new", "app", "--from", "own.toml"]) == 0
+    fingerprints = []
+    for site in ("here", "there"):
+        shutil.copytree("app", here / "sites" / site)
+        monkeypatch.chdir(here / "sites" / (site if home == "own_things" else ""))
+        path = here / "sites" / site / "experiment.toml"
+        fingerprints.append(agreement.setting_of(path, {"method": "MyMethod"}).fingerprint)
+        monkeypatch.chdir(here)
+    assert fingerprints[0] == fingerprints[1]
+
+
+def test_an_app_for_flower_refuses_files_that_sites_would_not_find(here, capsys):
+    pytest.importorskip("flwr")
+    (here / "own.toml").write_text(EXPERIMENT.format(here / "own_things.py"))
+    assert invoke(["flower", "new", "app", "--from", "own.toml"]) == 2
+    assert "would not be found at the sites" in capsys.readouterr().err
 
 
 def test_a_federation_and_a_pair_of_functions(capsys):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedax.report import write
+from fedax.report import find, write
 from report_runs import NASTY, comparison, composite, everything, experiment, history, make, personal, sweep
 
 CATCH = """<script>window.faults = [];
@@ -175,6 +175,23 @@ def test_density_and_drift_are_drawn(tmp_path: Path) -> None:
     assert seen["captions"] == ["Drift", "Diversity"]
     assert seen["signs"] == [["log", "Gradient evaluations"], [0, 150, 300], [None, 0.2, 0.1]]
     assert seen["fewer"] == [1, 1]
+
+
+@in_a_browser
+@pytest.mark.parametrize(
+    ("drift", "labels"),
+    [
+        ((0.28, 0.058), ["0.07", "0.1", "0.2"]),  # not every whole number between 0.06 and 0.1
+        ((5.006346, 5.006481), ["5.006346", "5.006391", "5.006436", "5.006481"]),  # nearly one number, told apart
+    ],
+)
+def test_a_logarithmic_axis_has_labels_and_not_too_many(tmp_path: Path, drift: Any, labels: list[str]) -> None:
+    rows = [{"round": r, "test_loss": 1.0 / (r + 1), "drift": value, "gradients": r} for r, value in enumerate(drift)]
+    make(tmp_path / "runs/a", rows, experiment=experiment("FedAvg", 0))
+    seen = driven(
+        write(tmp_path, find(tmp_path)), 'seen.labels = by("diagnostic-0").layout.yaxis.ticktext;', "1280,900"
+    )
+    assert (seen["faults"], seen["labels"]) == ([], labels)
 
 
 NUMBERS = """

@@ -1,4 +1,4 @@
-"""Measured numbers in pages, from benchmarks/results: `python docs/generators/saved_numbers.py` writes them anew.
+"""Measured numbers in pages, from benchmarks/results: `python docs/generators/saved_numbers.py` writes them again.
 
 <!-- number: side_by_side A FedJAX -->2.3<!-- /number -->     the median of FedJAX's time over Fedax's on workload A
 <!-- numbers: speed.json -->                                  before a table: its numbers are those of the file

@@ -123,6 +123,40 @@ def beside(table: Any, folder: Path) -> Any:
     return table
 
 
+def own_files(table: Any, folder: Path) -> dict[str, Path]:
+    """The user's files that a table's names from outside stand for: where each is, by its path in the names.
+
+    folder: that of the experiment file, where files are looked for after the current directory, as `beside` does. A
+        module counts if it is one file of either directory; an installed package does not.
+
+    >>> own_files({"name": "FedAvg", "lr": 0.1}, Path("experiments"))
+    {}
+    """
+    if isinstance(table, dict):
+        table = list(table.values())
+    if isinstance(table, list):
+        return {path: file for value in table for path, file in own_files(value, folder).items()}
+    if not is_outside(table) or "\n" in table:
+        return {}
+    home = table.rpartition(":")[0]
+    path = home if home.endswith(".py") else f"{home.replace('.', '/')}.py"
+    found = next((file for file in (Path(path), folder / path) if file.is_file()), None)
+    return {} if found is None else {path: found}
+
+
+def portable(table: Any) -> Any:
+    """A table whose names from outside have no folders, so that it is the same wherever the files are.
+
+    >>> portable({"name": "/home/me/nets.py:Net", "hidden": [5]})
+    {'name': 'nets.py:Net', 'hidden': [5]}
+    """
+    if isinstance(table, Mapping):
+        return {key: portable(value) for key, value in table.items()}
+    if isinstance(table, list | tuple):
+        return [portable(value) for value in table]
+    return Path(table).name if is_outside(table) and table.rpartition(":")[0].endswith(".py") else table
+
+
 def _module(name: str) -> ModuleType:
     with _importing(f"the module {name!r}", Path.cwd()):
         importlib.invalidate_caches()

@@ -71,6 +71,15 @@ def _is_method(found: Any) -> bool:
     return isinstance(found, type) and issubclass(found, Algorithm) and dataclasses.is_dataclass(found)
 
 
+def required(method: type[Algorithm]) -> list[str]:
+    """The fields of a method that have no default.
+
+    >>> required(method_class("FedProx"))
+    ['lr', 'mu']
+    """
+    return [f.name for f in dataclasses.fields(method) if f.default is dataclasses.MISSING]  # type: ignore[arg-type]
+
+
 def build(name: str, **parameters: Any) -> Algorithm:
     """A method by name, as experiment files write it; one of your own by "mymodule:MyMethod" or "file.py:MyMethod".
 
@@ -85,7 +94,7 @@ def build(name: str, **parameters: Any) -> Algorithm:
     for given in parameters:
         if given not in {f.name for f in fields}:
             raise unknown(f"field of {cls.__name__}", given, [f.name for f in fields])
-    missing = [f.name for f in fields if f.default is dataclasses.MISSING and f.name not in parameters]
+    missing = [name for name in required(cls) if name not in parameters]
     if missing:
         raise FedaxError(f"{cls.__name__} needs {', '.join(missing)}")
     made: Algorithm = cls(**parameters)

@@ -103,7 +103,7 @@ def rate(
 
 
 def integer(interval: str, *, default: Any = dataclasses.MISSING, optional: bool = False) -> Any:
-    """A whole number that shapes the program (a count of inner steps): changing it compiles anew."""
+    """A whole number that shapes the program (a count of inner steps): changing it compiles again."""
     return dataclasses.field(default=default, metadata={"interval": interval, "optional": optional, "static": True})
 
 

@@ -83,7 +83,7 @@ def compare(
     from fedax.experiments import read
     from fedax.runtime import process_count
 
-    asked = read(experiment, overrides)
+    asked = read(experiment, overrides, grid=None if tune is None else "tune")
     if tune is None:
         if trials is not None:
             raise FedaxError(f"--trials is {trials}: it goes with --tune optuna")

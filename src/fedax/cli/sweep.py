@@ -54,7 +54,7 @@ def sweep(
     overrides = overrides_of(settings, (), state_budget)
     if by is not None:
         overrides.append(("sweep.metric", repr(by)))
-    asked = read(experiment, overrides).only(methods)
+    asked = read(experiment, overrides, grid="sweep").only(methods)
     if asked.sweep is None:
         raise FedaxError(f"{experiment} has no [sweep] table: it must have one with a list such as lr = [0.01, 0.1]")
     if not launched(context.obj, processes):

@@ -14,7 +14,7 @@ from fedax.engine.api import simulate
 from fedax.engine.result import Result
 from fedax.errors import FedaxError
 from fedax.problem import Problem
-from fedax.report.columns import parse
+from fedax.report.columns import PARTS, MetricColumn, parse
 from fedax.runs.files import EXPERIMENT, RUNS, claim, slug, versions, write_json
 
 _COUNTED = ("round", "seconds", "time")
@@ -37,10 +37,25 @@ class Comparison:
         return found
 
     def __repr__(self) -> str:
-        lines = [f"Comparison of {len(self.results)} methods, seeds {', '.join(map(str, self.seeds))}"]
-        for label, row in self.table().items():
-            lines.append(f"  {label}: " + ", ".join(f"{key} {_text(*value)}" for key, value in row.items()))
-        return "\n".join(lines)
+        found = self.table()
+        keys = self._columns(("", "worst"))
+        lines = [["", *keys, "floats_up"]]
+        lines += [
+            [label, *(_text(*row[key]) if key in row else "-" for key in keys), f"{row['floats_up'][0]:.4g}"]
+            for label, row in found.items()
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        padded = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        seeds = f"{', mean ± deviation over' if len(self.seeds) > 1 else ','} seeds {', '.join(map(str, self.seeds))}"
+        return "\n".join([f"Comparison of {len(found)} methods{seeds}; table() has every column", *padded])
+
+    def _columns(self, statistics: Sequence[str]) -> dict[str, MetricColumn]:
+        """The metrics on test rows, or on the best part that was evaluated, in the order to show them."""
+        keys = {key for row in self.table().values() for key in row}
+        known = {key: about for key in keys if (about := parse(key)) and about.statistic in statistics}
+        part = next((part for part in PARTS if any(about.part == part for about in known.values())), None)
+        chosen = [(key, about) for key, about in known.items() if about.part == part]
+        return dict(sorted(chosen, key=lambda one: (one[1].personal, one[1].order)))
 
     def plot(self, metric: str | None = None, against: str = "round") -> Any:
         """A plotly figure of a metric over the rounds, as `fedax.plot.compare` draws it."""
@@ -50,11 +65,11 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The methods' last metrics, for a notebook."""
-        found = self.table()
-        plain = {key: about for row in found.values() for key in row if (about := parse(key)) and not about.statistic}
-        keys = sorted(plain, key=lambda key: (plain[key].personal, plain[key].order))
-        head = ("method", *(plain[key].heading for key in keys))
-        rows = [(label, *(_text(*row[key]) if key in row else "–" for key in keys)) for label, row in found.items()]
+        found, columns = self.table(), self._columns(("",))
+        head = ("method", *(about.heading for about in columns.values()))
+        rows = [
+            (label, *(_shown(row.get(key), about) for key, about in columns.items())) for label, row in found.items()
+        ]
         seeds = f"Mean over the seeds {', '.join(map(str, self.seeds))}, ± the deviation."
         return notebook.table(f"Comparison of {len(found)} methods", rows, head, seeds if len(self.seeds) > 1 else "")
 
@@ -80,6 +95,11 @@ def compare(
     >>> found = compare(mean, clients, [fedax.FedAvg(lr=0.5), fedax.SCAFFOLD(lr=0.5)], rounds=3, seeds=(0, 1))
     >>> list(found.results), len(found.results["FedAvg"])
     (['FedAvg', 'SCAFFOLD'], 2)
+    >>> found
+    Comparison of 2 methods, mean ± deviation over seeds 0, 1; table() has every column
+              train_loss  train_loss_worst  floats_up
+    FedAvg    2.125 ± 0   3.125 ± 0         6
+    SCAFFOLD  2.125 ± 0   3.125 ± 0         12
     """
     chosen, tried = list(methods), tuple(seeds)
     if not chosen or not all(isinstance(method, Algorithm) for method in chosen):
@@ -93,13 +113,19 @@ def compare(
     home = None if out is None else Path(out)
     if home is not None:
         claim(home)
-        write_json(
-            home / EXPERIMENT, {"rounds": rounds, "seeds": tried, "runs": [*names.values()], "versions": versions()}
-        )
+        about = {"source": "python", "rounds": rounds, "seeds": tried, "runs": [*names.values()]}
+        write_json(home / EXPERIMENT, {**about, "versions": versions()})
     results: dict[str, list[Result]] = {label: [] for label in labels}
+    bar = None
+    if options.get("on_progress") is None:
+        words = f"{len(chosen)} methods, {len(tried)} seeds"
+        bar = notebook.progress(words, rounds * len(names))  # one for all runs
     for label, method in zip(labels, chosen, strict=True):
         for seed in tried:
             where = None if home is None else home / RUNS / names[label, seed]
+            if bar is not None:
+                before = rounds * sum(map(len, results.values()))
+                options["on_progress"] = lambda done, before=before: bar(before + done)
             results[label].append(
                 simulate(problem, federation, method, rounds=rounds, seed=seed, out=where, label=label, **options)
             )
@@ -125,6 +151,13 @@ def _number(value: Any) -> bool:
 
 def _spread(values: Sequence[float]) -> tuple[float, float | None]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _shown(value: tuple[float, float | None] | None, about: MetricColumn) -> str:
+    """A mean and its deviation on one line."""
+    if value is None:
+        return "–"
+    return "\u00a0±\u00a0".join(about.shown(one).replace(" ", "\u00a0") for one in value if one is not None)
 
 
 def _text(mean: float, deviation: float | None) -> str:

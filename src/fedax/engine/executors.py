@@ -87,7 +87,10 @@ def step_floats(problem: Problem, params: Any, arrays: Mapping[str, Any], plan: 
     48.0
     """
     rows = min(plan.max_rows if plan.batch is None else plan.batch, platforms.current().gradient_rows)
-    batch = {name: jax.ShapeDtypeStruct((rows, *array.shape[1:]), array.dtype) for name, array in arrays.items()}
+    batch = {
+        name: jax.ShapeDtypeStruct((rows, *array.shape[1:]), jax.dtypes.canonicalize_dtype(array.dtype))
+        for name, array in arrays.items()
+    }
     between = _floats(jax.make_jaxpr(problem.loss)(params, batch).jaxpr)
     return (size(Vector(params)) + between) * float(plan.max_steps / np.mean(steps))
 

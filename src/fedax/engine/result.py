@@ -21,7 +21,7 @@ from fedax.models.adapters import with_values
 from fedax.prediction.coefficients import LINEAR, coefficients
 from fedax.prediction.predictor import Predictor
 from fedax.problem.trainable import filled
-from fedax.report.columns import PARTS, MetricColumn, parse
+from fedax.report.columns import PARTS, parse
 from fedax.runs.files import (
     ASSESSMENT,
     CLIENTS,
@@ -215,18 +215,12 @@ class Result:
         first, last = (self.history[0], self.history[-1]) if self.history else ({}, {})
         plain = [(key, found) for key in last if (found := parse(key)) and not found.statistic]
         rows = [
-            (found.heading, _shown(first.get(key), found), _shown(last[key], found))
+            (found.heading, found.shown(first.get(key)), found.shown(last[key]))
             for key, found in sorted(plain, key=lambda one: (one[1].personal, one[1].order))
         ]
         head = ("metric", f"round {first.get('round', 0)}", f"round {last.get('round', 0)}")
         why = str(self.info.get("stopped") or "")
         return notebook.table(f"Result of {self.info.get('algorithm', 'a run')}", rows, head, why)
-
-
-def _shown(value: Any, metric: MetricColumn) -> str:
-    if not isinstance(value, int | float):
-        return "–"
-    return f"{100 * value:.1f} %" if metric.percent else f"{value:.4g}"
 
 
 def load(path: str | os.PathLike[str]) -> Result:

@@ -102,7 +102,7 @@ class Sweep(list[Result]):
         plain = {key: found for row in last for key in row if (found := parse(key)) and not found.statistic}
         keys = sorted(plain, key=lambda key: (plain[key].personal, plain[key].order))
         rows = [
-            (str(result.info.get("algorithm", "")), *(f"{row[key]:.4g}" if key in row else "–" for key in keys))
+            (str(result.info.get("algorithm", "")), *(plain[key].shown(row.get(key)) for key in keys))
             for result, row in zip(self, last, strict=True)
         ]
         head = ("setting", *(plain[key].heading for key in keys))

@@ -7,22 +7,29 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from fedax.algorithms import method_class, required
 from fedax.errors import FedaxError, nearest, unknown
 from fedax.experiments.schema import Experiment
 from fedax.outside import beside
 from fedax.whole_files import read_regular
 
 
-def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()) -> Experiment:
+def read(
+    path: str | os.PathLike[str],
+    overrides: Iterable[tuple[str, str]] = (),
+    *,
+    grid: Literal["tune", "sweep"] | None = None,
+) -> Experiment:
     """The experiment in a TOML file, with some of its fields changed.
 
     overrides: pairs of a dotted field and a TOML value, such as ("algorithm.lr", "0.05"). A field of
         `algorithm` is set in each [[algorithm]] table, or in one by its label or its number: "algorithm.FedProx.mu",
         "algorithm.0.lr".
+    grid: the table whose lists give a method the values that its own table leaves out, such as lr.
     """
     file = Path(path)
     table = _load(file)
@@ -30,7 +37,10 @@ def read(path: str | os.PathLike[str], overrides: Iterable[tuple[str, str]] = ()
     for key, value in overrides:
         override(table, key, value)
     try:
-        return parse(beside(table, file.parent))
+        table = beside(table, file.parent)
+        if grid is not None:
+            _fill(table.get("algorithm"), table.get(grid))
+        return parse(table)
     except RecursionError as error:
         raise FedaxError(f"{path} cannot be read: {_beyond(error)}") from None
 
@@ -68,6 +78,23 @@ def override(table: dict[str, Any], key: str, text: str) -> None:
             raise FedaxError(f"unknown field {key!r}: did you mean {homes[0]!r}?")
         raise unknown("field", key, Experiment.model_fields)
     _set(table, parts, parse_value(text), key)
+
+
+def _fill(methods: Any, lists: Any) -> None:
+    """Give each method without a value that it needs the first value of its list; the grid has the others.
+
+    >>> methods = [{"name": "FedAvg"}, {"name": "FedProx", "lr": 0.5}]
+    >>> _fill(methods, {"lr": [0.1, 0.2], "FedProx": {"mu": [1.0]}})
+    >>> methods
+    [{'name': 'FedAvg', 'lr': 0.1}, {'name': 'FedProx', 'lr': 0.5, 'mu': 1.0}]
+    """
+    for table in methods if isinstance(methods, list) else [methods]:
+        try:
+            method = method_class(table["name"])
+            own = {**lists, **lists.get(table.get("label", method.__name__), {})}
+            table |= {name: own[name][0] for name in required(method) if name not in table and name in own}
+        except (FedaxError, AttributeError, KeyError, IndexError, TypeError):
+            continue  # what is wrong is said when the whole table is parsed
 
 
 def _fields_of(inside: Any) -> set[str]:

@@ -102,6 +102,10 @@ def recall(folder: Path) -> Experiment:
         raise FedaxError(f"{str(folder)!r} is not a run or a comparison: it has no {EXPERIMENT}")
     if table.get("executor") == "flower":
         raise FedaxError(f"{str(folder)!r} is a run over a network: `flwr run` with the same out goes on with it")
+    if table.get("source") == "python" and "runs" in table:
+        raise FedaxError(
+            f"{str(folder)!r} is a comparison made in Python: the same call with another out makes it again"
+        )
     if table.get("source") == "python":
         again = "the same call with resume=True goes on with it, if it had checkpoint_every"
         raise FedaxError(f"{str(folder)!r} is a run made in Python: {again}")

@@ -1,4 +1,4 @@
-"""From the answers of a round to what the method's server step gets: clipped, weighted, averaged, with noise."""
+"""Turns a round's answers into the input of the method's server step: clips, weighs and averages them, adds noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedax.vectors import zeros
 def aggregated(
     setting: Setting, costs: RoundCosts, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
 ) -> tuple[Any, list[float] | None]:
-    """What `update` gets of the uploads, and how the round went; None where nobody's upload is known."""
+    """What `update` gets, and the round's diagnostics; None for them under secure aggregation, which hides uploads."""
     total: Any = None
     weights, squares = 0.0, 0.0
     each: list[tuple[Any, float]] = []

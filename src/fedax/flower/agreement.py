@@ -32,6 +32,7 @@ from fedax.flower.messages import Layout
 from fedax.flower.privacy_settings import FIELDS, Privacy
 from fedax.flower.secure_aggregation import FEWEST, Mean
 from fedax.options import Count, check_options
+from fedax.outside import portable
 from fedax.problem import Problem
 from fedax.runs.files import as_json
 from fedax.runtime import configure
@@ -125,7 +126,7 @@ class Setting(RoundWork):
             "trainable": getattr(self.problem.trainable, "__name__", str(self.problem.trainable)),
             "privacy": repr(self.privacy),
             "secure": repr(self.secure),
-            "loss": self.problem.name,
+            "loss": portable(self.problem.name),
             "metrics": ", ".join(self.problem.metrics),
             "regularizer": repr(self.problem.regularizer),
             "gradients": repr(self.problem.gradients),
@@ -134,7 +135,7 @@ class Setting(RoundWork):
             "jax": jax.__version__,
         }
         tables = ("model", "problem") if self.federation is None else ("model", "problem", "data")
-        return about | {name: json.dumps(as_json(self.resolved.get(name)), default=str) for name in tables}
+        return about | {name: json.dumps(as_json(portable(self.resolved.get(name))), default=str) for name in tables}
 
     @property
     def judged(self) -> tuple[str, bool]:
@@ -148,7 +149,10 @@ class Setting(RoundWork):
         return hashlib.sha256(json.dumps(self.described, sort_keys=True).encode()).hexdigest()[:12]
 
     def first_parameters(self, layout: Layout) -> Vector:
-        """x0, the same wherever it is made, from the layout of a row; from now on `algorithm` knows of its state."""
+        """x0, the same on the server and at every site, from the layout of a row.
+
+        Afterwards `algorithm` is the method with the model's state, if the model has one.
+        """
         shown = self.federation
         if shown is None:
             shown = Federation.from_clients([{k: np.zeros((2, *shape), dtype) for k, (shape, dtype) in layout.items()}])
@@ -161,14 +165,17 @@ class Setting(RoundWork):
             raise not_taken(layout, error) from error
 
     def slowed(self, steps: int, client: int) -> int:
-        """The local steps of a client that would take this number, and may be slow."""
+        """How many of `steps` local steps a client takes: fewer if the experiment's availability makes it slow."""
         if self.availability is None:
             return steps
         assert self.clients is not None
         return int(self.availability.steps(self.seed, np.full(self.clients, steps))[client])
 
     def plan(self, own: Federation, number: int | None = None) -> Plan:
-        """The plan of a client with these rows, as if all had as many; of a client by its number, who may be slow."""
+        """The plan of a client, made as if every client had as many rows as this one.
+
+        number: the client's, where it matters whether that client is slow.
+        """
         alone, steps = make_plan(own, self, cohort=None)
         assert self.clients is not None
         assert self.cohort is not None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePath
 
 from fedax.errors import FedaxError
 from fedax.experiments import read
+from fedax.outside import own_files
 from fedax.runs.files import refuse_taken, slug, write_whole
 
 EXPERIMENT = "experiment.toml"
@@ -69,8 +71,18 @@ app = fedax.flower.client_app(Path(__file__).with_name("experiment.toml"))
 
 
 def new(folder: Path, experiment: Path) -> list[Path]:
-    """Write an app folder for an experiment, which is checked first; the files."""
+    """Write an app folder for an experiment, which is checked first; the files.
+
+    The user's own files that the experiment names go with it, for every site needs them.
+    """
     asked = read(experiment)
+    text = experiment.read_text()
+    own = own_files(tomllib.loads(text), experiment.parent)
+    for path in map(PurePath, own):
+        if path.is_absolute() or ".." in path.parts:
+            raise FedaxError(
+                f"{path} would not be found at the sites: put the file beside {experiment} and name it from there"
+            )
     if asked.unseen:
         raise FedaxError(f"unseen is {asked.unseen}: over a network no client can be held out")
     refuse_taken(folder)
@@ -87,8 +99,12 @@ def new(folder: Path, experiment: Path) -> list[Path]:
         "pyproject.toml": PROJECT.format(**{key: json.dumps(value) for key, value in fields.items()}),
         "server.py": SERVER,
         "client.py": CLIENT,
-        EXPERIMENT: experiment.read_text(),
+        EXPERIMENT: text,
+        **{path: file.read_text() for path, file in own.items()},
     }
+    if len(files) < 4 + len(own):
+        raise FedaxError(f"server.py and client.py are the app's own files: {experiment} must name its files otherwise")
     for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         write_whole(folder / file, content.encode())
     return [folder / file for file in files]

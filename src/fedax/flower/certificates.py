@@ -90,10 +90,11 @@ def renew(folder: Path, hosts: Sequence[str] = (), *, days: int = 90) -> list[Pa
 
 
 def check(folder: Path, host: str | None = None) -> list[str]:
-    """What is good in a folder of keys, line by line; the first thing that is not raises its sentence.
+    """Check a folder of keys: a line for each thing that is in order, an error at the first that is not.
 
-    Each party has but a part of the folder, and what is there is checked: dates, that the authority signed the
-    certificate, that it belongs to its key and names the host, that private files are private, and nodes' pairs.
+    Each party has only a part of the folder, and the parts that are there are checked: the dates, whether the authority
+    signed the certificate, whether it belongs to its key and names the host, whether private files are private, and
+    whether the keys of each node are a pair.
 
     >>> check(Path("nowhere"))
     Traceback (most recent call last):
@@ -119,13 +120,13 @@ def check(folder: Path, host: str | None = None) -> list[str]:
 
 
 def check_certificate(field: str, path: Path) -> None:
-    """Raise if a file is no certificate in PEM, before Flower is given it."""
+    """Raise if a file is not a certificate in PEM; called before Flower reads the file."""
     if not path.is_file() or b"-----BEGIN CERTIFICATE" not in path.read_bytes()[: 1 << 20]:
         raise FedaxError(f"{field} is {str(path)!r}: it must be a file with a certificate, such as ca.crt")
 
 
 def handshake(folder: Path, address: str, *, seconds: float = 10.0) -> str:
-    """What a node finds when it reaches for a SuperLink with the folder's ca.crt; a failure raises its sentence."""
+    """Connect to a SuperLink as a node would, with the folder's ca.crt: a line on its certificate, or an error."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise FedaxError(f"the SuperLink is {address!r}: it must be HOST:PORT, such as fed.example.org:8000")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
 
 STATES = "~/.fedax/states"
-KEPT = 8  # clients of a process, and their rows
+KEPT = 8  # the most clients that a process keeps, each with its rows
 
 
 def client_app(

@@ -61,7 +61,7 @@ class ClientState:
         return None if leaves is None else jax.tree.unflatten(jax.tree.structure(self.first), leaves)
 
     def note(self, found: str, *, version: int, used: int) -> str:
-        """What the server is told with the answer that makes a version: again until it has used such an answer.
+        """The sentence for the server that goes with an answer, and with the next ones until the server has used one.
 
         found: what is to be said now; used: the version that the server's own state goes with.
         """

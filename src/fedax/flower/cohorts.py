@@ -1,5 +1,5 @@
-"""Who takes part in a round over a network: of the connected clients those who are there, drawn as was asked, and of
-them those who stay."""
+"""Who takes part in a round over a network: a cohort is drawn from the connected clients that are available, and some
+of its clients may leave before the round ends."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Cohorts:
             self._presence = Presence(asked, setting.seed, setting.clients)
 
     def pool(self, round: int, connected: set[int]) -> set[int]:
-        """The connected clients that the experiment's availability has there in a round."""
+        """The connected clients that are available in a round, by the experiment's [availability]."""
         if self._presence is None:
             return connected
         return connected & set(np.flatnonzero(self._presence.there(round)).tolist())
 
     def draw(self, round: int, pool: set[int]) -> list[int]:
-        """The round's cohort; where it is to be secret, by the server's own secret."""
+        """The round's cohort; a secret cohort is drawn with the server's own secret."""
         setting, cohort = self._setting, self._setting.cohort
         assert cohort is not None
         if setting.privacy is not None and setting.privacy.cohorts == "secret":
@@ -43,9 +43,9 @@ class Cohorts:
         return draw(setting.seed, round, self._clients, cohort, pool)
 
     def staying(self, round: int, cohort: list[int], answers: int) -> tuple[list[int], int]:
-        """Those of a cohort who stay to the end of a round, and how many answers it needs of them.
+        """The clients of a cohort that stay to the end of a round, and how many of them must answer.
 
-        answers: how many it needs where nobody is expected to leave.
+        answers: how many must answer if nobody leaves.
         """
         if self._presence is None:
             return cohort, answers

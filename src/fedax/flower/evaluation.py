@@ -64,7 +64,10 @@ def evaluation(
 def _merged(
     setting: Setting, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
 ) -> Iterator[tuple[str, str, list[int], Measurement]]:
-    """The metrics whose statistics came, each with its part and its clients; one unlike most others' is left out."""
+    """The metrics that are statistics, each with its part and its clients.
+
+    A client whose statistic has another shape than most clients' is left out.
+    """
     for name in sorted({name for answer in answers.values() for name in answer.statistics}):
         part, _, wanted = name.rpartition(".")
         metric = setting.problem.metrics.get(wanted)
@@ -102,7 +105,7 @@ def _everyone(setting: Setting, who: Sequence[int], found: Any) -> list[float | 
 
 
 class RoundCosts:
-    """The shape of an upload, and what rounds have cost: traced on made-up rows, for the server has none."""
+    """The shape of an upload, and what rounds have cost: traced on made-up rows, because the server has none."""
 
     def __init__(self, setting: Setting, x0: Vector, hello: Hello) -> None:
         self.setting = setting

@@ -22,8 +22,9 @@ class Guard:
     """The checks of a server.
 
     max_norm: the largest L2 norm of an upload, all of its arrays as one vector, above 0; None for no such bound.
-    norm_factor: how many times the median of the norms of recent uploads and of this round's an upload's may be, 1 or
-        more; None for no such bound. One site alone can send anything in the first round of two clients.
+    norm_factor: the largest ratio, 1 or more, of an upload's norm to the median norm of recent uploads and this
+        round's; None for no such bound. In a first round of two clients it bounds nothing: the median lies between
+        their uploads.
 
     >>> guard = Guard(max_norm=2.0)
     >>> model = {"w": np.zeros(2, np.float32)}

@@ -6,7 +6,7 @@ metrics, as means or as statistics that the server merges. Arrays keep their dty
 it.
 
 Whoever reads a message trusts nothing in it: every field has a type, a range and a size, and what does not fit raises a
-`FedaxError`. A field that is not known here is passed over, so that a newer version may send more.
+`FedaxError`. Unknown fields are ignored, so that a newer version may send more.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Order:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is worth a line.
+    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is a sentence for the
+    log.
 
     statistics: by name, of the metrics that are no means over rows.
     """

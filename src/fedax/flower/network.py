@@ -66,7 +66,7 @@ class Network:
         return {client for client in self._node if self._like(client) == usual}
 
     def settle(self) -> Hello:
-        """The introduction that the run goes by from now on: one of those that most clients' are like."""
+        """Fix the introduction that all clients must match from now on: one that agrees with most clients'."""
         self._agreed = self._usual()
         for client in self._node.keys() - self.connected:
             log.warning("client %d (node %d) is left out: %s", client, self._node[client], self._apart(client))
@@ -78,7 +78,7 @@ class Network:
         return next(iter(Counter(self._like(client) for client in self._node).most_common(1)), (None,))[0]
 
     def _like(self, client: int) -> Any:
-        """What must be the same of all clients: a row's layout and, for some methods, the local steps."""
+        """What all clients must have in common: a row's layout and, for some methods, the local steps."""
         hello = self.clients[client]
         return tuple(sorted(hello.layout.items())), hello.steps if self.setting.algorithm.lockstep else None
 
@@ -163,7 +163,7 @@ class Network:
             time.sleep(self.pause)
 
     def push(self, contents: Mapping[int, tuple[str, Any]], ttl: float | None = None) -> dict[str, int]:
-        """Send each node a message of a type; their names. One that is not taken is one that is never answered."""
+        """Send each node a message of a type; the messages' ids. One that Flower does not take is never answered."""
         from flwr.app import Message
 
         sent = {}
@@ -194,7 +194,7 @@ class _Exchange:
         self._whose: dict[str, int] = {}  # message -> client
 
     def send(self, ttl: float) -> None:
-        """Give each client that is left its order, wherever it is now."""
+        """Send each client that has not answered its order, to the node where the client is now."""
         for client in sorted(self.left):
             node, order = self.network.node(client), self.orders[client]
             if node is None or node in self._sent[client]:

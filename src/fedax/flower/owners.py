@@ -1,8 +1,8 @@
-"""Whose number a client's number is: it belongs to the site that held it first, and no site has two.
+"""Which site a client's number belongs to: the site that held it first; no site has two numbers.
 
-A site is known by its key or by its proof. The key is what Flower authenticated its node with; without authentication
-a node has another one after each start. The proof is a keyed hash of the run's name by a secret that the site keeps
-beside its states: only who has the secret can give it, and it is of no use in another run. The server keeps hashes of
+A site is known by its key or by its proof. The key is what Flower authenticated its node with; without authentication a
+node has a new key after each start. The proof is a keyed hash of the run's name by a secret that the site keeps beside
+its states: only a site with the secret can compute it, and it is of no use in another run. The server keeps hashes of
 both in `network.json`. A site that has lost its secret and has no key of its own comes back when its number is removed
 there and the server is started again.
 """
@@ -56,7 +56,7 @@ def _mark(kind: str, value: bytes) -> str:
 
 
 def prove(folder: Path, client: int, run: str) -> str:
-    """A site's proof that it is the same client of a run as before; its secret is made when there is none."""
+    """A site's proof that it is the client it was before in a run; a site without a secret makes one."""
     path = folder / f"client-{client}.secret"
     try:
         if not path.exists():

@@ -1,8 +1,8 @@
-"""What a federation asks of uploads: a norm that they are clipped to, noise on their mean, and for whom that holds.
+"""The privacy of uploads: the norm that they are clipped to, the noise on their mean, and whom the guarantee covers.
 
-A client scales what it uploads down to an L2 norm of at most S, all parts as one vector: of SCAFFOLD the model's
-change and the control variate's together. The server adds Gaussian noise of standard deviation z S / m to the mean of
-m uploads, that is z S to their sum. Every method here uploads changes, zero where there is nothing to learn, so
+A client scales its upload down to an L2 norm of at most S, with all parts as one vector: for SCAFFOLD the changes of
+the model and of the control variate together. The server adds Gaussian noise of standard deviation z S / m to the mean
+of m uploads, that is z S to their sum. Every method here uploads changes, zero where there is nothing to learn, so
 clipping shortens a client's pull and does not move the model; a method of one's own must do so too. What does not
 depend on anybody's rows (the step sizes that a client has travelled, which mirror methods upload beside the change) is
 left as it is.

@@ -15,7 +15,8 @@ class Quorum:
     """The numbers of clients and answers, and the seconds, that a server waits for.
 
     min_clients: connected clients that a round begins with; the cohort unless given.
-    min_answers: answers that a round needs; half the cohort unless given. All of it for a method that needs all.
+    min_answers: answers that a round needs; half the cohort unless given, and the whole cohort for a method that needs
+        all.
     round_timeout: seconds that clients have for a round.
     """
 

@@ -15,8 +15,8 @@ from fedax.data.splits import PARTS
 from fedax.errors import FedaxError
 from fedax.flower.agreement import Setting
 
-#: From a node's configuration to its client's arrays: {"x": ..., "y": ...}, all for training, or a table of such tables
-#: by part, {"train": ..., "validation": ..., "test": ...}, of which train must be there.
+#: A function from a node's configuration to its client's arrays: {"x": ..., "y": ...}, all for training, or by part,
+#: {"train": {"x": ..., "y": ...}, "validation": ..., "test": ...}, where train is required.
 Loader = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 

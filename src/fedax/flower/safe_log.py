@@ -1,4 +1,4 @@
-"""The log of a federation: what a site says is one line of printable text in it, and not an endless one."""
+"""The log of a federation: whatever a site sends becomes one line of printable text of limited length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in a round: the simulation's own draw, passed over those who are not there."""
+"""Who takes part in a round: the simulation's own draw, without the clients that are not connected."""
 
 from __future__ import annotations
 

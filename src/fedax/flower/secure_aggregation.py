@@ -1,7 +1,7 @@
 """Flower's secure aggregation (SecAgg+): the server gets the mean of the uploads and none of them.
 
-Every method here needs of a cohort its mean and its size alone, so any can run this way. Before a round clients agree
-on masks that cancel in the sum; a client adds its own to what it uploads, and the server sees sums of at least a
+Every method here needs only the mean and the size of a cohort, so any method can run this way. Before a round clients
+agree on masks that cancel in the sum; a client adds its own to what it uploads, and the server sees sums of at least a
 threshold of clients. Flower offers this for its older strategies only: `Mean` runs Flower's own workflow with the
 orders of this package in place of a strategy's, and `veil` is Flower's own modifier on the client's side.
 
@@ -33,7 +33,7 @@ REACH = 8.0
 
 @dataclasses.dataclass(frozen=True)
 class MaskedSum:
-    """What a round brought: the mean of the uploads, and of each node that is in it the numbers it sent beside."""
+    """The outcome of a round: the mean of the uploads, and the plain numbers that each node in the mean sent beside."""
 
     mean: Flat
     beside: Mapping[int, Mapping[str, Any]]
@@ -58,7 +58,7 @@ class Mean:
             raise FedaxError(f"reach is {self.reach!r}: it must be a number above 0")
 
     def precision(self, cohort: int) -> float:
-        """How far an entry of the mean may be from that of a plain round: a step of the fixed-point numbers."""
+        """How far an entry of the mean may be from a plain round's: one step of the fixed-point numbers."""
         return 2 * self.reach / _levels(cohort)
 
     def ask(
@@ -112,7 +112,7 @@ def content(upload: Flat, beside: Mapping[str, Any], *, reach: float = REACH, we
 
 
 class _Orders:
-    """In place of a strategy: whom to ask, and what came of it."""
+    """Takes the place of a strategy in Flower's workflow: whom to ask, and their answers."""
 
     def __init__(self, orders: Mapping[int, RecordDict]) -> None:
         self.nodes, self.results = list(orders), []  # type: ignore[var-annotated]
@@ -151,7 +151,7 @@ def _workflow(asked: Mean, orders: Mapping[int, RecordDict], max_weight: float) 
 
 
 def _levels(cohort: int) -> int:
-    """Levels of the fixed-point numbers: as many as the sum of a cohort leaves room for in 30 bits."""
+    """The levels of the fixed-point numbers: as many as keep the sum over a cohort within 30 bits."""
     return 1 << (30 - cohort.bit_length())
 
 

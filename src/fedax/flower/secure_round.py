@@ -13,9 +13,9 @@ from fedax.flower.secure_aggregation import Mean
 def ask_for_mean(
     network: Network, orders: Mapping[int, Order], like: Flat, *, reach: float, timeout: float
 ) -> dict[int, Answer]:
-    """Send each client its order; the mean of the uploads as the answer of each client that is in it.
+    """Send each client its order; each client in the mean gets the mean as its answer, so their mean is the same.
 
-    The mean of these answers is that mean again. Nobody is in it if too few clients were there to the end.
+    No client is in the mean if too few stayed to the end.
     """
     nodes = {node: client for client in orders if (node := network.node(client)) is not None}
     round = next(iter(orders.values())).round + 1

@@ -1,9 +1,9 @@
 """The ServerApp: rounds over a network, with the method's own server step.
 
-A round is for the clients that the simulation would draw, as far as they are connected. Those that answer in time
-count, as a cohort of that size: `update` gets their mean and their number. If fewer answer than must, the same round
-goes on with those that are missing; the server's state has not changed in between, so what came before still holds.
-The checkpoint of a round is on disk before anybody is told that the round was used.
+The server asks the clients that the simulation would draw, as far as they are connected. The clients that answer in
+time are the round's cohort: `update` gets their mean and their number. If too few answer, the same round goes on with
+the missing clients; the server's state has not changed in between, so the earlier answers still count. The checkpoint
+of a round is on disk before anybody is told that the round was used.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def server_app(
     """A Flower ServerApp that runs the experiment's method on the clients that connect.
 
     clients: where clients bring their own rows (`client_app(..., data=...)`), how many there are in all.
-    guard: what is checked of each upload; that of the run configuration unless given.
+    guard: the checks of each upload; those of the run configuration unless given.
 
     Flower's run configuration may name `method`, `seed`, `out` (the run's directory), `min-clients`, `min-answers`,
     `round-timeout`, `max-norm` and `norm-factor` (of an upload), `max-rows` (that a client may claim), `clip`, `noise`,
@@ -143,7 +143,7 @@ def _say_why(folder: ServerFolder, round: int, error: BaseException) -> None:
 
 
 class Server:
-    """One run: the method's server state, what of each client's work is in it, and the history."""
+    """One run: the method's server state, the last round of each client that is in it, and the history."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class Server:
         return self.round != done and (self.round % self.setting.eval_every == 0 or self.round == self.setting.rounds)
 
     def _ask(self, cohort: list[int], *, last: bool = False) -> dict[int, Answer]:
-        """Let the cohort train and, where that is due, everybody evaluate; the answers with uploads."""
+        """Let the cohort train and, if an evaluation is due, all clients evaluate; returns the answers with uploads."""
         algorithm, network = self.setting.algorithm, self.network
         self.max_steps = max([self.max_steps, *(network.clients[client].steps for client in network.connected)])
         due = last or self._due()
@@ -314,7 +314,7 @@ class Server:
         return None if answer.upload is None else self.guard.check(node, self.expected, answer.upload)
 
     def _within(self, answers: dict[int, Answer]) -> dict[int, Answer]:
-        """The answers whose uploads are not far larger than most; where uploads are clipped, that is their bound."""
+        """The answers whose uploads are not far larger than most; clipped uploads are bounded already."""
         if self.setting.privacy is not None or self.setting.secure is not None:
             return answers
         sizes = {client: norm(answer.upload) for client, answer in answers.items() if answer.upload is not None}

@@ -2,8 +2,7 @@
 
 Beside what `fedax.runs.folder` lists there is `network.log`, who came, went, failed or was refused, and
 `network.json`: the name under which clients keep their states, how often the server was started, and by which keys the
-clients are known (`fedax.flower.owners`). There are no
-personal models: they stay with the clients.
+clients are known (`fedax.flower.owners`). There are no personal models: they stay with the clients.
 """
 
 from __future__ import annotations
@@ -142,14 +141,14 @@ class ServerFolder:
 
     @functools.cached_property
     def secret(self) -> bytes:
-        """What secret cohorts are drawn by: kept for when the run goes on, and removed when it is over."""
+        """The secret that secret cohorts are drawn with: kept so that the run can go on, removed when it is over."""
         path = self.path / SECRET
         if not path.exists():
             self._guarded(write_private, path, secrets.token_bytes(32))
         return path.read_bytes()
 
     def load(self, like: Any) -> tuple[Any, np.ndarray[Any, Any], dict[str, Any]] | None:
-        """The server, the rounds used of each client and what else there was, from the newest sound checkpoint."""
+        """The newest sound checkpoint: the server's state, the rounds used of each client and the other counters."""
         for name in reversed(self._names()):
             try:
                 arrays, about = opened(name)
@@ -167,7 +166,7 @@ class ServerFolder:
         return None
 
     def finish(self, result: Result) -> None:
-        """Write the model, and remove what was there to go on from."""
+        """Write the model, and remove the checkpoints."""
         self._guarded(result.keep, self.path)
         for name in (*self._names(), self.path / SECRET):
             name.unlink(missing_ok=True)

@@ -3,8 +3,8 @@
     server    asks what `fedax.data.tables.fitting.fit` asks, and adds up the answers
     site      answers from its own training rows; at the end it is sent the preparation and keeps it as a file
 
-The sites have agreed on the columns before. All of them must answer: a preparation without a site would be that of
-others' rows. Whatever a site sends is checked for its shape and its range before it is added.
+The sites have agreed on the columns before. All of them must answer: a preparation that lacks a site would not suit
+that site's rows. Whatever a site sends is checked for its shape and its range before it is added.
 """
 
 from __future__ import annotations

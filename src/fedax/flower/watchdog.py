@@ -1,4 +1,4 @@
-"""An end for a server whose SuperLink is gone: Flower tries to reach it again for ever, and the process would stay."""
+"""Ends a server whose SuperLink is gone: Flower would try to reach it for ever, and the process would stay."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _connect(spec: Any) -> Any:
 
 
 def _forget_others(apps: Path) -> None:
-    """Bundles name their modules alike: those of another must not be taken for this one's."""
+    """Forget the modules of other bundles, which have the same names as this one's."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and apps in Path(file).resolve().parents:

@@ -113,7 +113,7 @@ def _rows(run: RecordedRun, metric: Any) -> str:
 
 
 def _load(run: RecordedRun) -> str:
-    """Code that loads the model and measures it anew."""
+    """Code that loads the model and measures it again."""
     measured = [metric for key in (run.rows[-1] if run.rows else {}) if (metric := parse(key))]
     parts = [metric.part for metric in measured]
     part = next((part for part in ("test", "validation") if part in parts), "train")

@@ -31,8 +31,8 @@ def payload(groups: list[Group]) -> dict[str, Any]:
 
 
 def measures(keys: Iterable[str]) -> list[dict[str, Any]]:
-    """What the curves can show: a shared and a personal metric of one meaning together, diagnostics last, which say
-    what they tell.
+    """What the curves can show: a shared and a personal metric of one meaning together; then diagnostics,
+    which say what they tell.
 
     >>> [m["title"] for m in measures(["drift", "test_loss", "personal_test_loss"])]
     ['Test loss', 'Drift']

@@ -125,8 +125,9 @@ const charts = (() => {
       return line.y.flatMap((v, at) => (line.x[at] >= from ? [v, ...(line.customdata?.[at] ?? [])] : []));
     }).concat(value ?? []));
     if (!late.length) return null;
-    const low = least(late), high = most(late), edge = 0.08 * (high - low);
-    return high > low && high - low < 0.8 * (most(all) - least(all)) ? [low - edge, high + edge] : null;
+    const low = least(late), high = most(late), whole = most(all) - least(all);
+    const edge = Math.max(0.08 * (high - low), 0.01 * whole); // a flat end is not blown up to its last digits
+    return high > low && high - low < 0.8 * whole ? [low - edge, high + edge] : null;
   }
 
   /* Labels of a logarithmic axis, whole numbers of a decade, never fewer than three: a lone power of ten says little. */
@@ -139,12 +140,13 @@ const charts = (() => {
       .filter((power) => digits.length > 1 || power % every === 0)
       .flatMap((power) => digits.map((digit) => digit * 10 ** power))
       .filter((value) => Math.log10(value) >= low - 1e-9 && Math.log10(value) <= high + 1e-9);
-    let tickvals = [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(marks).find((found) => found.length > 2);
-    tickvals ??= [0, 1, 2, 3].map((i) => Number((10 ** (low + (i * (high - low)) / 3)).toPrecision(3)));
+    let tickvals = [[1], [1, 2, 5], [1, 2, 3, 5, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(marks).find((found) => found.length > 2);
+    const digits = tickvals ? 3 : Math.min(12, Math.max(3, 2 - Math.floor(Math.log10(10 ** (high - low) - 1)))); // that tell them apart
+    tickvals ??= [0, 1, 2, 3].map((i) => Number((10 ** (low + (i * (high - low)) / 3)).toPrecision(digits)));
     const power = (value) => value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3);
     const words = (value) => power(value) ? value.toExponential().replace("e", "·10<sup>").replace("+", "").replace("1·", "") + "</sup>"
-      : String(Number(value.toPrecision(3)));
-    const ticktext = tickvals.map((value) => (measure.percent ? `${Number((100 * value).toPrecision(3))}%` : words(value)));
+      : String(Number(value.toPrecision(digits)));
+    const ticktext = tickvals.map((value) => (measure.percent ? `${Number((100 * value).toPrecision(digits))}%` : words(value)));
     return { type: "log", tickvals, ticktext };
   }
 

@@ -76,6 +76,16 @@ class MetricColumn:
         """Whether it is shown in per cent."""
         return shown(self.name).percent
 
+    def shown(self, value: Any) -> str:
+        """A value in short, with its unit.
+
+        >>> MetricColumn("test", "accuracy").shown(0.958), MetricColumn("test", "loss").shown(0.14601)
+        ('95.8 %', '0.146')
+        """
+        if not isinstance(value, int | float):
+            return "–"
+        return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
+
     @property
     def words(self) -> str:
         """The metric's own title."""
@@ -121,7 +131,7 @@ def parse(key: str) -> MetricColumn | None:
 
 
 def better(key: str) -> str:
-    """Which values of a metric are better: "max", "min", or nothing where none is, as for seconds, which are the
+    """Which values of a metric are better: "max", "min", or nothing if neither is, as for seconds, which are the
     machine's and not the method's.
 
     >>> better("test_accuracy"), better("personal_f1"), better("train_loss"), better("density"), better("seconds")

@@ -141,7 +141,7 @@ def _spent(group: Group, key: str) -> float | None:
 
 
 def _constant(key: str, mean: float, groups: Sequence[Group]) -> str:
-    """A warning where the best is no better than who always says the same."""
+    """A warning if the best method is no better than the constant predictor."""
     row = constant_row(groups)
     if row is None or key not in row:
         return ""

@@ -59,7 +59,7 @@ def as_csv(lines: Sequence[Line]) -> bytes:
 
 
 def as_parquet(lines: Sequence[Line]) -> bytes:
-    """A Parquet file; what a line does not have is null."""
+    """A Parquet file; a value that a line lacks is null."""
     try:
         import pyarrow
         import pyarrow.parquet

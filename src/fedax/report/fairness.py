@@ -39,7 +39,7 @@ def held_equal(runs: Sequence[RecordedRun]) -> str:
 
 
 def tuned(folder: Path) -> list[str]:
-    """How the methods of a comparison were tuned, a sentence each; nothing where they were not, or none can tell."""
+    """How the methods of a comparison were tuned, a sentence each; empty if they were not, or if it is not recorded."""
     try:
         found = json.loads((folder / TUNING).read_text())
         sentences = [_sentence(one) for one in found]

@@ -79,7 +79,7 @@ def _axes(wide: bool) -> tuple[Any, Any]:
 
 
 def _look(place: int) -> dict[str, Any]:
-    """A method's colour and dashes; dashes are for print in grey, and shift where the colours begin anew."""
+    """A method's colour and dashes; dashes are for print in grey, and change when the colours repeat."""
     again = place // len(OKABE_ITO)
     return {"color": OKABE_ITO[place % len(OKABE_ITO)], "linestyle": DASHES[(place + again) % len(DASHES)]}
 

@@ -1,4 +1,4 @@
-"""What a method's numbers are held against: the constant predictor, and how unbalanced the classes are."""
+"""What a method's numbers are compared with: the constant predictor, and how unbalanced the classes are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TELLING = (*BALANCED, "precision", "recall")
 
 
 def assessment(run: RecordedRun) -> dict[str, Any]:
-    """What a run's assessment.json says; nothing where there is none, or it cannot be read."""
+    """What a run's assessment.json says; empty if there is none, or if it cannot be read."""
     try:
         content = json.loads((run.folder / ASSESSMENT).read_bytes())
     except (OSError, ValueError):

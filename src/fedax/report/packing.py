@@ -1,6 +1,6 @@
 """What makes a page small: text deflated, and written in 85 signs that a script element may hold.
 
-Plotly's script is 4.8 MB; a page with it is 1.8 MB so. `unpack.js` is the other side.
+Plotly's script is 4.8 MB; packed, a page with it is 1.8 MB. `unpack.js` is the other side.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def bars(rows: Sequence[tuple[str, float, Sequence[float]]], words: str) -> str:
 
 
 def calibration(points: Points, words: str, share: str) -> str:
-    """How often what was predicted with a probability is so; on the diagonal where probabilities can be trusted.
+    """How often a prediction with some probability is right; on the diagonal if probabilities can be trusted.
 
     share: what stands beside the upright axis.
 

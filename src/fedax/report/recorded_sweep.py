@@ -20,7 +20,7 @@ SHARES = (1 / 30, 1 / 10, 1 / 3, 1)
 
 
 def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
-    """What the page draws of a sweep; None where there is none, or it cannot be read.
+    """What the page draws of a sweep; None if there is no sweep, or if it cannot be read.
 
     labels: those of the page's methods, in its order of colours; empty for one of another directory.
     """

@@ -10,7 +10,7 @@ const ready = (async () => {
     element("failed").hidden = false;
     throw error;
   }
-  /* Never changed between drawings: Plotly starts a chart anew then, and two such at once never end. */
+  /* Never changed between drawings: Plotly would start the chart from the beginning, and two such starts at once never end. */
   const config = {
     responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     showSendToCloud: false, plotlyServerURL: "", // the page sends nothing anywhere
@@ -25,7 +25,8 @@ const ready = (async () => {
 
   function draw(id, [traces, layout]) {
     const chart = element(id);
-    if (printing && chart.closest(".pair, .quads")) layout.width = 330; // two beside each other
+    const beside = [...(chart.closest(".pair, .quads")?.children ?? [])].filter((one) => !one.hidden);
+    if (printing && beside.length > 1) layout.width = 330; // two beside each other
     Plotly.react(chart, traces, layout, config);
     numbers.follow(chart);
   }

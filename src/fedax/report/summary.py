@@ -98,7 +98,7 @@ def setting(run: RecordedRun) -> dict[str, Any]:
 
 
 def _fields(run: RecordedRun) -> dict[str, Any]:
-    """The fields that make a run what it is: those who agree in them are the same run."""
+    """The fields that make a run what it is: runs that agree in all of them are the same run."""
     if not run.experiment:
         return {"folder": str(run.folder)}
     return {k: v for k, v in flat(run.experiment).items() if k.split(".")[0] not in INCIDENTAL}
@@ -130,7 +130,7 @@ def groups(runs: Iterable[RecordedRun]) -> list[Group]:
 
 
 def _once(runs: list[RecordedRun]) -> tuple[tuple[RecordedRun, ...], tuple[RecordedRun, ...]]:
-    """Runs of one setting, of each the directory that got furthest, and the other directories."""
+    """The runs of one setting, each by the directory that got furthest, and the other directories."""
     kept: dict[str, RecordedRun] = {}
     for run in runs:
         same = json.dumps(_fields(run), sort_keys=True)
@@ -165,7 +165,7 @@ def final(run: RecordedRun, key: str) -> float | None:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Mean and deviation of the values that are there. One NaN makes both NaN: a mean over the seeds that
+    """Mean and deviation of the given values. One NaN makes both NaN: a mean over the seeds that
     survived would flatter the method."""
     there = [value for value in values if value is not None]
     if not there:

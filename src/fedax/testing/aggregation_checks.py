@@ -110,7 +110,7 @@ def _own_rule(subject: Subject) -> str:
 
 
 def _checked(name: str, rule: Rule, uploads: Any, weights: Any) -> Any:
-    """What a rule makes of the uploads, if it looks like one of them."""
+    """The outcome of a rule, which must have the structure and shapes of an upload."""
     made = rule(uploads, jnp.asarray(weights))
     one = jax.tree.map(lambda u: u[0], uploads)
     tree: Any = jax.tree.structure(made)

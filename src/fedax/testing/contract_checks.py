@@ -112,7 +112,7 @@ def start(trial: DrivenRun) -> Any:
 
 
 def shapes(subject: Subject) -> str:
-    """What goes round a loop keeps its structure, shapes and dtypes; models look like x0."""
+    """Whatever a loop carries keeps its structure, shapes and dtypes; models have those of x0."""
     for double, dtype in ((False, np.float32), (True, np.float64), (True, np.float32)):
         with jax.enable_x64(double):
             _shapes_in(subject, np.dtype(dtype))
@@ -158,9 +158,9 @@ def _difference(found: Any, expected: Any) -> str:
 
 
 def identity(subject: Subject) -> str:
-    """JAX keeps programs by the structure of what they are given: another class must have another structure.
+    """JAX finds compiled programs by the structure of their inputs: another class must have another structure.
 
-    Where it has not (classes given to `jax.tree_util.register_dataclass` compare as equal in some versions of
+    If it has the same (classes given to `jax.tree_util.register_dataclass` compare as equal in some versions of
     JAX if they have as many fields), a run may silently use the program of another method.
     """
     own: Any = jax.tree.structure(subject.algorithm)

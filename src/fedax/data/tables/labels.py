@@ -1,9 +1,9 @@
 """A table's label column: classes, or numbers to be predicted.
 
-Words, true and false, and up to 20 different whole numbers are classes; decimal numbers are a regression. Of more whole
-numbers, and of whole numbers in a column that has lost its kind to missing cells, `task` must say which. Rows without
-a label are left out where missing cells are filled, and refused otherwise. Among words NA, nan, null and ? are no
-label.
+Words, true and false, and up to 20 different whole numbers are classes, and so are 0.0 and 1.0; other decimal numbers
+are a regression. Of more whole numbers, and of whole numbers in a column that has lost its kind to missing cells,
+`task` must say which. Rows without a label are left out where missing cells are filled, and refused otherwise. Among
+words NA, nan, null and ? are no label.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _task(kind: str, known: Array, some_missing: bool, name: str) -> tuple[Task 
         if different <= FEW:
             return "classification", []
         return None, [f"the label {name!r} has more than {FEW} different whole numbers: {ask}"]
-    if some_missing and whole and different <= 2:
+    if whole and different <= 2:  # 0.0 and 1.0, as pandas writes whole numbers that had gaps
         return "classification", []
     if some_missing and whole and different <= FEW:  # missing cells make decimals of whole numbers
         return None, [f"the label {name!r} has {different} different whole numbers and missing cells: {ask}"]

@@ -57,7 +57,11 @@ def _refuse_other_separators(header: Any, file: Path) -> None:
     found = next((mark for mark in (";", "\t", "|") if mark in first), None)
     if header.shape[1] == 1 and found is not None:
         name = {";": "semicolons", "\t": "tabs", "|": "bars"}[found]
-        raise FedaxError(f"{file} has {name} between its columns: a CSV file must have commas, and decimal points")
+        comma = ", decimal=','" if found == ";" else ""
+        raise FedaxError(
+            f"{file} has {name} between its columns: a CSV file must have commas, and decimal points, as "
+            f"pandas.read_csv({str(file)!r}, sep={found!r}{comma}).to_csv('commas.csv', index=False) writes them"
+        )
 
 
 def parquet(path: str, **columns: Any) -> Table:

@@ -275,7 +275,7 @@ def _clients(asked: _Asked, column: Any, name: str) -> Array:
     if gone.any():
         asked.problems.append(
             f"the client column {name!r} is empty in {int(gone.sum()):,} of {len(gone):,} rows "
-            f"(first row {first_row(gone)}): every row needs its client"
+            f"(first row {first_row(gone)}): every row needs its client, so fill these cells in or remove their rows"
         )
     return np.where(gone, "", values).astype(np.str_)
 

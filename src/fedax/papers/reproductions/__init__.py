@@ -1,6 +1,6 @@
 """The papers' experiments, one TOML file each, and what came out of them.
 
-ids(), load(id)                                   what there is
+ids(), load(id)                                   their ids; one of them
 reproducing.carry_out(reproduction, scale, out)   run it, or go on with it; returns what was measured
 judge(reproduction, scale, measured)              the paper's figures and claims beside ours
 saved(id, scale)                                  the result that comes with Fedax

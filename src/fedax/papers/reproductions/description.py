@@ -5,8 +5,8 @@ data, minutes, hours                what must be at hand, the rough time at smal
 departures.always, .paper, .small   where the setting is not the paper's, a sentence each
 experiment                          an experiment as `fedax run` takes it, at the paper's scale, or
 measure                             a function of `fedax.papers.reproductions.special` instead, with its settings
-part                                several experiments: each sets some fields anew, and may take some methods alone
-small                               what is set anew, which parts and which methods are taken, at small scale
+part                                several experiments: each changes some fields, and may take some methods alone
+small                               the fields that change, and the parts and methods that are taken, at small scale
 quantity                            what figures and claims are about unless they say otherwise
 figures                             the paper's numbers: values by method, and the tolerance
 claim                               larger = or smaller = this, than = that (a quantity, a method or a number), or
@@ -71,7 +71,7 @@ class Quantity(DescriptionTable):
     over: the mean over the last so many rounds.
     best: the best evaluated round instead of the last.
     each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
-    minus: the same with some fields set anew, to be taken off.
+    minus: the quantity that is subtracted, as changes of this one's fields.
 
     >>> str(Quantity(method="FedAvg", part="i.i.d.", model="localised", metric="test_accuracy"))
     'i.i.d.: FedAvg (localised test accuracy)'
@@ -97,7 +97,7 @@ class Quantity(DescriptionTable):
 
     @property
     def words(self) -> str:
-        """What is measured, without whose it is."""
+        """What is measured, without the model that it is measured on."""
         owner = {None: "", "own": "", "before": "personal "}.get(self.model, f"{self.model} ")
         words = f"{owner}{self.metric.replace('_', ' ')}"
         if self.model == "before":
@@ -119,7 +119,7 @@ class Quantity(DescriptionTable):
         return whole if self.minus is None else f"{whole}, less that of {', '.join(map(str, self.minus.values()))}"
 
     def subtrahend(self) -> Quantity | None:
-        """What is taken off."""
+        """The quantity that is subtracted."""
         return None if self.minus is None else self.model_copy(update={**self.minus, "minus": None})
 
 
@@ -197,7 +197,7 @@ class Picture(DescriptionTable):
     methods: list[str] = []
 
     def column(self, columns: Iterable[str]) -> str:
-        """The history's column that y stands for, among those that there are."""
+        """The column of the history that y stands for, among the given ones."""
         own = f"personal_{self.y}"
         return own if self.model == "own" and own in columns else self.y
 
@@ -300,7 +300,7 @@ class Reproduction(DescriptionTable):
         return figures, claims
 
     def quantities(self, scale: Scale) -> list[Quantity]:
-        """All that figures and claims ask for at a scale."""
+        """All quantities that figures and claims need at a scale."""
         figures, claims = self.asked(scale)
         every = [*(figure.quantity for figure in figures), *(q for claim in claims for q in claim.quantities)]
         return list({str(quantity): quantity for quantity in every}.values())

@@ -106,7 +106,7 @@ def _counts(every: list[Reproduction]) -> Iterator[str]:
 
 
 def _gaps(every: list[Reproduction]) -> Iterator[str]:
-    """The reasons as a table; what has none is named."""
+    """The reasons as a table; reproductions without one are named below it."""
     some = [(one, gap) for one in every for gap in one.gap]
     if some:
         yield from _table(("what differs", "why", "known by"))
@@ -190,7 +190,7 @@ def _outcome(one: Reproduction, found: ReproductionResult) -> Iterator[str]:
 
 
 def _folded(title: str) -> tuple[str, str]:
-    """The beginning of what is shown when somebody asks for it; its end is </details>."""
+    """The beginning of a folded block, whose end is </details>."""
     return f"<details><summary>{title}</summary>", ""
 
 

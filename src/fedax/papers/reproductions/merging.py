@@ -1,4 +1,4 @@
-"""An experiment's table with some of its fields set anew."""
+"""An experiment's table with some of its fields changed."""
 
 from __future__ import annotations
 

@@ -43,14 +43,14 @@ def carry_out(
     changes: Sequence[tuple[str, str]] = (),
     watch: Watch = lambda title: nullcontext(Progress()),
 ) -> tuple[ReproductionResult, dict[Path, list[Path]]]:
-    """Run what is not there yet and measure all that the paper's figures and claims ask for; with the result, the
+    """Run what is missing and measure all that the paper's figures and claims ask for; returns the result and the
     directories of the comparisons and their runs.
 
     out: a new directory, or one in which the same reproduction was begun, which goes on.
     seeds: how many, in place of the table's.
     parts: the names of those that are run, if not all; what was measured of others in `out` is kept.
     methods: the labels of those that are run, if not all; what others have left in `out` is kept, as with parts.
-    changes: fields set anew in every part, as `fedax.experiments.read` takes them; a field of one method where it runs.
+    changes: fields to change in every part, as `fedax.experiments.read` takes them; one method's fields where it runs.
     watch: is given the title of what follows, and is told what happens in it.
     """
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
@@ -68,7 +68,7 @@ def carry_out(
     made: dict[Path, list[Path]] = {}
     runs: dict[str, list[RecordedRun]] = {}
     folders: dict[str, Path] = {}
-    before = read_json(out / RESULT)  # of an earlier command: of other parts, or of these, if they are measured anew
+    before = read_json(out / RESULT)  # of an earlier command: of other parts, or of these, if they are measured again
     numbers: dict[str, Measured] = {} if before is None else read(out / RESULT).measured
     for setting in settings:
         if parts and setting.part not in parts:
@@ -109,7 +109,7 @@ def _numbers(
 
 
 def _seeded(setting: ScaledSetting, seeds: int | None) -> ScaledSetting:
-    """A part with so many seeds, from 0 on."""
+    """A part with this number of seeds, from 0 on."""
     if seeds is None:
         return setting
     return setting.model_copy(update={"table": {**setting.table, "seeds": list(range(seeds))}})
@@ -118,9 +118,9 @@ def _seeded(setting: ScaledSetting, seeds: int | None) -> ScaledSetting:
 def _changed(
     reproduction: Reproduction, settings: Sequence[ScaledSetting], changes: Sequence[tuple[str, str]]
 ) -> list[ScaledSetting]:
-    """The parts with fields set anew; that of one method where the method runs."""
+    """The parts with some fields changed; a field of one method is changed in the parts where the method runs."""
     if reproduction.experiment is None:
-        raise FedaxError(f"--set {changes[0][0]}: {reproduction.id} is no experiment, so nothing of it can be set anew")
+        raise FedaxError(f"--set {changes[0][0]}: {reproduction.id} is no experiment, so it has no fields to set")
     tables = {setting.part: copy.deepcopy(setting.table) for setting in settings}
     labels = {setting.part: setting.methods for setting in settings}
     for field, value in changes:

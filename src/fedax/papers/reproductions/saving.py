@@ -102,7 +102,7 @@ def saved(name: str, scale: Scale, folder: Path | None = None) -> ReproductionRe
 
 
 def joined(result: ReproductionResult, asked: Iterable[str], folder: Path | None = None) -> ReproductionResult:
-    """A result with what the saved one has beside it: its note, and what was measured of other parts.
+    """A result joined with the saved one's note and with its measurements of other parts.
 
     asked: the names of all quantities that there are, for those of an earlier table are left behind.
     """
