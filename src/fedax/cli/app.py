@@ -123,6 +123,8 @@ def _explain(error: Exception | SystemExit) -> tuple[str, int]:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{(error.strerror or str(error)).lower()}", FAILED
+    if "Out of memory" in str(error):  # JAX's, which has no class of its own
+        return f"there is not enough memory: {words(error)}", FAILED
     if (whose := place(error)) is not None:
         return f"{whose} raises {words(error)}", FAILED
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)", FAILED
