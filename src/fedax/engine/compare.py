@@ -81,9 +81,10 @@ def compare(
     >>> list(found.results), len(found.results["FedAvg"])
     (['FedAvg', 'SCAFFOLD'], 2)
     """
-    if not isinstance(methods, Iterable) or not isinstance(seeds, Iterable):
-        name, given = ("seeds", seeds) if isinstance(methods, Iterable) else ("methods", methods)
-        raise FedaxError(f"{name} is {given!r}: it must be a list")
+    lists: dict[str, object] = {"methods": methods, "seeds": seeds}
+    for name, given in lists.items():
+        if not isinstance(given, Iterable):
+            raise FedaxError(f"{name} is {given!r}: it must be a list")
     chosen, tried = list(methods), tuple(seeds)
     if not chosen or not all(isinstance(method, Algorithm) for method in chosen):
         raise FedaxError(f"methods is {chosen!r}: it must be a list of methods such as [FedAvg(lr=0.1)]")
