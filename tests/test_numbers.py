@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs/generators"))
 from saved_numbers import RESULTS, is_shown, numbers, rewritten  # noqa: E402
 
 TABLE = re.compile(r"((?:^.*\n){0,3})((?:^\|.*\n)+)", re.MULTILINE)
-MEASURED = ("docs/performance.md", "docs/models.md")
+MEASURED = ("docs/performance.md", "docs/models.md", "docs/deploy.md")
 
 
 def tables(page):
