@@ -380,6 +380,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["check", "x" * 300 + ".py:Thing"],
         ["report"],
         ["report", "nowhere"],
+        ["report", "run garbage log", "--out", "run garbage log/metrics.jsonl"],
         ["export", "nowhere", "--to", "t.csv"],
         ["export", "nowhere"],
         ["export", "nowhere", "--to", "t.pdf"],
