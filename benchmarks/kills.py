@@ -1,15 +1,18 @@
 """Random kills over all methods that keep a state: does each run go on to the same bits?
 
-    python benchmarks/kills.py [--kills 1000]
+    python benchmarks/kills.py [--kills 1000]      eight minutes
+    python benchmarks/kills.py --real 1000         half an hour: every kill is a real one
 
 A kill -9 leaves what the process had handed to the system, and nothing else of it. So a worker process that trains is
 halted at a random moment (SIGSTOP, all its threads), the directory of its run is copied as it is, and the worker goes
 on: the copy is what a SIGKILL at that moment would have left, at the price of a copy and not of a new process. Every
 copy is resumed to its end and its models, shared and personal, and its history are compared bit by bit with those of a
-run that was never stopped. Every tenth kill is a real SIGKILL of the worker, which is then started again.
+run that was never stopped. Every tenth kill is a real SIGKILL of the worker, which is then started again; with --real
+every one is, and no run is halted and copied alive.
 
 States are kept on the devices and in a file in turn. Results are added to results/kills.json after every method, and a
-method that is there already is not run again: the script may be stopped and started at any time.
+method that is there already is not run again: the script may be stopped and started at any time. The two kinds of
+session are kept apart, as "runs" and "real".
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from fedax.vectors import Vector
 
 RESULTS = Path(__file__).resolve().parent / "results" / "kills.json"
 ROUNDS, REAL = 60, 10  # rounds of a run; every so manyeth kill is a real one
+LONGEST = 1.0  # seconds until a kill
 BUDGET = {"devices": None, "file": 400}  # bytes: the states of a cohort, and not of all
 
 
@@ -77,7 +81,8 @@ def work(name: str, kind: str, home: Path) -> None:
 def worker(name: str, kind: str, home: Path) -> Any:
     """A worker process, ended with the block."""
     words = [sys.executable, __file__, "--work", name, kind, str(home)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    quick = {**os.environ, "FEDAX_COMPILE_CACHE": "1"}  # what one has compiled serves the next
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=quick)
     try:
         yield process
     finally:
@@ -96,7 +101,7 @@ def crash(process: Any, home: Path, image: Path, draw: random.Random, *, real: b
     end = time.monotonic() + 120
     while begun(home) is None and time.monotonic() < end:
         time.sleep(0.002)
-    time.sleep(draw.uniform(0, 0.25))
+    time.sleep(draw.uniform(0, LONGEST if real else LONGEST / 4))  # a new process compiles for most of its first run
     process.send_signal(signal.SIGKILL if real else signal.SIGSTOP)
     if real:
         process.wait()
@@ -123,9 +128,9 @@ def same(one: Any, other: Any) -> bool:
     return equal and next(rows) == next(rows)
 
 
-def kill_many(name: str, kind: str, kills: int) -> dict[str, Any]:
-    """Kill a method's runs so many times, and count how they went on."""
-    never, draw, counted, wrong = train(name, "devices", None), random.Random(f"{name} {kind}"), Counter(), []
+def kill_many(name: str, kind: str, kills: int, every: int) -> dict[str, Any]:
+    """Kill a method's runs so many times, one of `every` by a real SIGKILL, and count how they went on."""
+    never, draw, counted, wrong = train(name, "devices", None), random.Random(f"{name} {kind} {every}"), Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "work")
         home.mkdir()
@@ -133,7 +138,7 @@ def kill_many(name: str, kind: str, kills: int) -> dict[str, Any]:
             with worker(name, kind, home) as process:
                 alive = True
                 while alive and counted["kills"] < kills:
-                    image, real = Path(folder, "image"), counted["kills"] % REAL == REAL - 1
+                    image, real = Path(folder, "image"), counted["kills"] % every == every - 1
                     alive = not real
                     if not crash(process, home, image, draw, real=real):
                         continue
@@ -152,6 +157,7 @@ def kill_many(name: str, kind: str, kills: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=1000, help="over all methods")
+    parser.add_argument("--real", type=int, default=0, help="so many real SIGKILLs over all methods, and nothing else")
     parser.add_argument("--only", default="", help="methods, with commas between; nothing is saved")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -159,17 +165,19 @@ def main() -> None:
     if asked.work:
         work(asked.work[0], asked.work[1], Path(asked.work[2]))
     names = asked.only.split(",") if asked.only else stateful()
-    done = json.loads(RESULTS.read_text())["runs"] if RESULTS.is_file() and not asked.only else []
-    each = -(-asked.kills // (2 * len(names)))
+    saved = json.loads(RESULTS.read_text()) if RESULTS.is_file() and not asked.only else {}
+    saved["versions"] = {"fedax": fedax.__version__, "jax": jax.__version__}
+    done, every = saved.setdefault("real" if asked.real else "runs", []), 1 if asked.real else REAL
+    each = -(-(asked.real or asked.kills) // (2 * len(names)))
     for name in names:
         for kind in BUDGET:
             if any((row["method"], row["states"]) == (name, kind) for row in done):
                 continue
             began = time.monotonic()
-            done.append({**kill_many(name, kind, each), "seconds": round(time.monotonic() - began, 1)})
+            done.append({**kill_many(name, kind, each, every), "seconds": round(time.monotonic() - began, 1)})
             print(done[-1], flush=True)
             if not asked.only:
-                write_json(RESULTS, {"versions": {"fedax": fedax.__version__, "jax": jax.__version__}, "runs": done})
+                write_json(RESULTS, saved)
     kills, good = (sum(row.get(key, 0) for row in done) for key in ("kills", "same bits"))
     print(f"{good} of {kills} runs went on to the same bits, over {len({row['method'] for row in done})} methods")
 

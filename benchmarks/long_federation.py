@@ -1,6 +1,6 @@
 """Eight sites over TLS, 200 rounds of six of them, sites and server killed at random: it must end, with a sound model.
 
-    python benchmarks/long_federation.py [ROUNDS]      half an hour; saves results/long_federation.json
+    python benchmarks/long_federation.py [ROUNDS [FOLDER]]      an hour; saves results/long_federation.json
 
 A site or the server is killed (SIGKILL) and started again every few rounds, at a random moment. Clients have eight
 seconds for a round, so that a dead site holds up a round and not the run. A server that gives up, because too few of
@@ -11,6 +11,7 @@ often as the run's log tells, ten rounds at a time, for a site that is down chan
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -83,7 +84,9 @@ def disturbed(folder: Path, rounds: int, draw: random.Random) -> tuple[Path, dic
             next_kill = status(out)["round"] + draw.randrange(5, 12)
             print(status(out), kills, flush=True)
         left = len(federation.server_apps())
-    return out, {**kills, "servers_left": left - 1 if left else 0}
+    kills["servers_left"] = left - 1 if left else 0
+    write_json(folder / "kills.json", kills)
+    return out, kills
 
 
 def reach(federation: Federation, out: Path, round: int) -> bool:
@@ -105,31 +108,64 @@ def reach(federation: Federation, out: Path, round: int) -> bool:
     return True
 
 
+def away(log: str) -> float:
+    """The share of rounds that a site is away, by a run's log: not connected when the round ended, or no answer.
+
+    >>> away("client 0 is node 5\\nround 1: client 0 did not answer in 8 s\\nround 1: 6 answers, clients 1\\n")
+    1.0
+    """
+    here: set[str] = set()
+    silent: set[str] = set()
+    missing = rounds = 0
+    for line in log.splitlines():
+        if ", start " in line:
+            here.clear()
+        elif found := re.search(r"client (\d+) is node", line):
+            here.add(found[1])
+        elif found := re.search(r"client (\d+) \(node \d+\) is gone", line):
+            here.discard(found[1])
+        elif found := re.search(r"round \d+: client (\d+) did not answer", line):
+            silent.add(found[1])
+        elif re.search(r"round \d+: \d+ answers", line):
+            missing, rounds = missing + SITES - len(here - silent), rounds + 1
+            silent.clear()
+    return missing / (SITES * rounds)
+
+
 def main() -> None:
     """Disturb one run, and compare it with simulations that were not disturbed."""
     rounds, began = int(sys.argv[1]) if len(sys.argv) > 1 else 200, time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "experiment.toml").write_text(EXPERIMENT.format(rounds=rounds))
-        out, kills = disturbed(folder, rounds, random.Random(2026))
-        result, text = fedax.load(out), (out / "network.log").read_text()
-        experiment = read(folder / "experiment.toml")
-        problem, federation = prepare(experiment)
-        method = experiment.algorithm[0].build()
-        answers = [int(found) for found in re.findall(r": (\d+) answers", text)]
-        away = 1 - sum(answers) / (SITES * len(answers))
-        calm = spread(problem, federation, method, experiment, None)
-        absent = spread(
-            problem, federation, method, experiment, fedax.Availability(leave=0.1 * away / (1 - away), come=0.1)
-        )
+    with contextlib.ExitStack() as stack:
+        given = sys.argv[2] if len(sys.argv) > 2 else stack.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(given).resolve()
+        if status(folder / "out")["status"] == "finished":
+            out, kills = folder / "out", json.loads((folder / "kills.json").read_text())
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "experiment.toml").write_text(EXPERIMENT.format(rounds=rounds))
+            out, kills = disturbed(folder, rounds, random.Random(2026))
+        compare(folder, out, {**kills, "seconds": round(time.monotonic() - began)})
+
+
+def compare(folder: Path, out: Path, kills: dict[str, int]) -> None:
+    """Save how a run ended, and how it lies among simulations."""
+    result, log = fedax.load(out), (out / "network.log").read_text()
+    experiment = read(folder / "experiment.toml")
+    problem, federation = prepare(experiment)
+    method, gone = experiment.algorithm[0].build(), away(log)
+    answers = [int(found) for found in re.findall(r"round \d+: (\d+) answers", log)]
+    calm = spread(problem, federation, method, experiment, None)
+    sometimes = fedax.Availability(leave=0.1 * gone / (1 - gone), come=0.1)
+    absent = spread(problem, federation, method, experiment, sometimes)
     loss, model = result.history[-1]["test_loss"], vector(result.model)
     summary = {
         "sites": SITES,
         "rounds": result.info["rounds"],
-        "killed": kills,
-        "server_starts": text.count(", start "),
-        "answers_missing": round(away, 3),
-        "seconds": round(time.monotonic() - began),
+        "killed": {name: kills[name] for name in ("sites", "server", "server_gave_up", "servers_left")},
+        "server_starts": log.count(", start "),
+        "sites_away": round(gone, 3),
+        "answers_a_round": round(sum(answers) / len(answers), 2),
+        "seconds": kills["seconds"],
         "test_loss": loss,
         "simulations": CALM,
         "undisturbed": within(loss, model, *calm),

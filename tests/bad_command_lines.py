@@ -101,6 +101,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
         '[{ name = "dp", clip = 0 }]',
         '[{ name = "dp", clip = 1, noise = -1 }]',
         '[{ name = "dp", clip = 1, delta = 1 }]',
+        '[{ name = "dp", clip = 1e-300 }]',
+        '[{ name = "dp", clip = 1, noise = inf }]',
+        '[{ name = "dp", clip = 1, noise = 1e308 }]',
         '[{ name = "dp", clip = 1, noice = 1 }]',
         '[{ name = "zero_nans" }, { name = "dp", clip = 1 }]',
         '[{ name = "dp", clip = 1 }, { name = "dp", clip = 1 }]',
@@ -114,6 +117,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "problem.regularizer": (
         '{ name = "L1", strength = -1 }',
         '{ name = "L1", strength = nan }',
+        '{ name = "L1", strength = 1e308 }',
         '{ name = "L1", strength = "1" }',
         '{ name = "L1", strength = 1, on = 5 }',
     ),
@@ -130,6 +134,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
         '{ name = "Private", base = { name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 1 }, clip = 1 }',
         '{ name = "Robust", base = { name = "FedAvg", lr = 0.1 }, rule = "mean " }',
         '{ name = "Robust", base = [], rule = "median" }',
+        '{ name = "Robust", base = { name = "FedAvg", lr = 0.1 }, rule = "krum", attackers = 1000000000000 }',
     ),
     "state_budget": ('"much"', '"-1GiB"', "-1", "1.5", "true", "[]", '""', '"1 parsec"'),
     "log": ('["no-such"]', '"tensorboard"', "[1]", "true"),
@@ -246,6 +251,7 @@ def experiments() -> Iterator[tuple[str, list[str]]]:
 TOO_LARGE = {
     "batch_size": ("1000000000", "1000000000000000"),
     "local_steps": ("1000000000", "1000000000000000"),
+    "model.outputs": ("100000000000",),
     "model.hidden": ("[1000000000]", "[1000000, 1000000]", "[100000000000000000000]"),
     "rounds": ("1000000000000000000000",),
     "local_epochs": ("1e12", "1e300"),
@@ -374,6 +380,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["check", "x" * 300 + ".py:Thing"],
         ["report"],
         ["report", "nowhere"],
+        ["report", "run garbage log", "--out", "run garbage log/metrics.jsonl"],
         ["export", "nowhere", "--to", "t.csv"],
         ["export", "nowhere"],
         ["export", "nowhere", "--to", "t.pdf"],
@@ -394,11 +401,14 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["theory"],
         ["theory", "no-such"],
         ["reproduce", "no-such"],
+        ["reproduce", "--out", "nowhere"],
         ["run", "good.toml", "--state-budget", "much"],
         ["run", "good.toml", "--state-budget", "-1GiB"],
         ["run", "good.toml", "--processes", "0"],
         ["run", "good.toml", "--processes", "-3"],
         ["run", "good.toml", "--processes", "x"],
+        ["run", "good.toml", "--processes", "100000"],
+        ["resume", "run garbage log", "--processes", "2000000000"],
         ["run", "good.toml", "--log", "no-such"],
         ["run", "good.toml", "--seed", "x"],
         ["run", "good.toml", "--seed", "-1"],
@@ -417,6 +427,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["run", "good.toml", "good.toml"],
         ["run", "good.toml", "--out", "x" * 300],
         ["run", "good.toml", "--out", "fifo"],
+        ["run", "good.toml", "--out", "loop"],
+        ["run", "good.toml", "--out", "loop/inside"],
         ["run", "good.toml", "--set", "join_steps=2"],
         ["run", "good.toml", "--set", "rounds==3"],
         ["run", "good.toml", "--set", "rounds"],
@@ -486,6 +498,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["keys", "keys", "--host", "1.2.3"],
         ["keys", "keys", "--host", "*"],
         ["keys", "fifo"],
+        ["keys", "loop"],
         ["keys", "cells.csv", "--renew"],
         ["new", "x" * 300, "--from", "good.toml"],
         ["new", "app", "--from", "fifo"],
@@ -562,6 +575,7 @@ def prepare(home: Path) -> None:
     for name, text in OUTSIDE.items():
         (home / name).write_text(text)
     os.mkfifo(home / "fifo")
+    (home / "loop").symlink_to("loop")
     for name, inside in DAMAGED.items():
         for file, text in inside.items():
             (home / f"run {name}").mkdir(exist_ok=True)

@@ -51,6 +51,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "availability": ("sometimes", {"share": 0.5}, fedax.Availability(share=(0.5,))),
     "attack": ("flip", {"kind": "flip", "share": 0.3}),
     "patience": (-1, 2),
+    "label": ("a\nb", "", 3),
     "rouns": (1,),
 }
 
@@ -163,6 +164,17 @@ def methods() -> Iterator[tuple[str, Case]]:
             yield f"{name} is {function!r}"[:30], lambda n=name, f=function: run(method=own({n: f}))
     yield "no functions", lambda: run(method=algorithm(type("Nothing", (Algorithm,), {}))())
     yield "no class", lambda: algorithm(3)
+    for rounds in (0, -1, float("nan"), "1", True):
+        yield (
+            f"advance({rounds!r})",
+            lambda r=rounds: fedax.Simulation(LEAST_SQUARES, DATA, METHOD, rounds=2).advance(r),
+        )
+    for seeds in (3, None, (), (0, 0), (-1,)):
+        yield f"seeds={seeds!r}", lambda s=seeds: fedax.compare(LEAST_SQUARES, DATA, [METHOD], rounds=1, seeds=s)
+    for many in (None, METHOD, []):
+        yield f"compare {many!r}"[:30], lambda m=many: fedax.compare(LEAST_SQUARES, DATA, m, rounds=1)
+    yield "a schedule of no function", lambda: fedax.schedules.Custom(0.1, 3)
+    yield "an attack beyond float32", lambda: fedax.Attack("flip", share=0.1, strength=1e308)
     for many in (None, [], METHOD, [METHOD, fedax.SCAFFOLD(lr=0.1)]):
         yield f"a sweep of {many!r}"[:40], lambda m=many: fedax.sweep(LEAST_SQUARES, DATA, m, rounds=1)
     for path in (None, 3, "", "a\x00b", "nowhere"):
@@ -183,6 +195,8 @@ def problems() -> Iterator[tuple[str, Case]]:
         {"gradients": "clip"},
         {"gradients": [{"name": "clip_by_global_norm", "max_norm": -1.0}]},
         {"gradients": [{"name": "dp", "clip": float("nan")}]},
+        {"gradients": [{"name": "dp", "clip": 1e-300}]},
+        {"gradients": [{"name": "dp", "clip": 1.0, "noise": float("inf")}]},
         {"regularizer": "l1"},
         {"regularizer": 3},
         {"accuracy": 1},
@@ -204,6 +218,10 @@ def problems() -> Iterator[tuple[str, Case]]:
             Federation.from_clients([{"x": X, "y": Y + 5}]),
         ),
     )
+    for labels in (Y + 0.5, Y + np.arange(4)):
+        made = Federation.from_clients([{"x": X, "y": labels}])
+        line = fedax.models.model("linear", outputs=1)
+        yield f"signs of {labels.dtype}", lambda d=made, m=line: run(fedax.Problem(m, loss="logistic"), d)
     yield (
         "a wide model",
         lambda: run(fedax.Problem(fedax.models.model("mlp", outputs=1, hidden=[10**12]), loss="squared")),

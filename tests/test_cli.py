@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -373,6 +374,24 @@ def test_out_that_holds_something_is_refused(type_: Fedax, command: tuple[str, .
     assert "already holds" in said.err
     assert said.err.count("\n") == 1
     assert [p.name for p in Path("taken").iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_screen_that_is_closed_or_lacks_letters_ends_no_command(tmp_path: Path) -> None:
+    closed = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(sys.executable)} -m fedax list losses >&-"],
+        env=SHELL,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
+    poor = in_shell("data", "list", cwd=tmp_path, PYTHONIOENCODING="latin-1")
+    assert (poor.returncode, poor.stderr) == (0, "")
+    nothing = in_shell("check", "FedAvg", cwd=tmp_path, JAX_PLATFORMS="nonsense")
+    assert nothing.returncode == 1
+    assert nothing.stderr.startswith("error: JAX_PLATFORMS is 'nonsense': ")
+    assert nothing.stderr.count("\n") == 1
 
 
 def test_debug_shows_the_traceback(type_: Fedax) -> None:

@@ -152,6 +152,9 @@ def test_a_damaged_cache_is_compiled_anew_without_a_word(tmp_path):
 def test_a_wrong_wish_is_named(tmp_path):
     found = launch(FEDAX_CACHE=str(tmp_path), FEDAX_COMPILE_CACHE="yes")
     assert "FEDAX_COMPILE_CACHE must be 0 or 1, not 'yes'" in found.stderr
+    for devices in ("0", "1000000", "²", "9" * 5000):
+        found = launch(FEDAX_CACHE=str(tmp_path), FEDAX_DEVICES=devices)
+        assert "FEDAX_DEVICES must be a whole number from 1 to 1024, not" in found.stderr
 
 
 @pytest.mark.parametrize(

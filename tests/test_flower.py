@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import stat
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +37,8 @@ from fedax.flower.privacy_settings import Privacy
 from fedax.flower.rows import from_loader, own_rows
 from fedax.flower.server import serve
 from fedax.flower.worker import Worker
+from fedax.privacy.accounting import secret_epsilon
+from fedax.privacy.secret_cohorts import secret_draw
 from fedax.runs.files import write_whole
 from flower_grid import LocalGrid
 
@@ -462,6 +465,35 @@ def test_clipping_and_noise(tmp_path):
     assert np.linalg.norm(vector(models[1e-3, 0.0].model)) == pytest.approx(1e-3, rel=1e-5), "clients agree"
     assert not np.allclose(vector(models[1e-3, 1.0].model), vector(models[1e-3, 0.0].model))
     assert 0 < models[1e-3, 1.0].info["epsilon"] < np.inf
+
+
+def test_secret_cohorts_are_drawn_by_a_secret_that_outlives_a_kill(tmp_path):
+    """Nobody but the server's folder can tell who takes part, and epsilon is that of such cohorts."""
+    private = Privacy(clip=1.0, noise=2.0, cohorts="secret")
+    asked = dataclasses.replace(setting("FedAvg", cohort=2), privacy=private)
+    trained = {}
+
+    def note(message, node):
+        if message.metadata.message_type == "train" and "broadcast" in message.content:
+            round = read_order(message).round
+            if round == 2 and not secrets:
+                raise Killed
+            trained.setdefault(round, set()).add(grid.client_of(node))
+        return "kept"
+
+    secrets = []
+    grid = LocalGrid(tmp_path, client_app(asked), asked.clients, note)
+    with pytest.raises(Killed):
+        run(tmp_path, asked, grid)
+    path = tmp_path / "run" / "cohorts.secret"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    secrets.append(path.read_bytes())
+    result = run(tmp_path, asked, grid)
+    assert trained == {round: set(secret_draw(secrets[0], round, 2, range(4))) for round in range(4)}
+    assert result.info["epsilon"] == secret_epsilon(2.0, private.delta, 4, 2, 4)
+    assert not path.exists()
+    assert "round 4: 2 answers" in log_of(tmp_path)
+    assert "answers, clients" not in log_of(tmp_path)
 
 
 def test_a_client_that_does_not_clip_is_clipped_by_the_server(tmp_path):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import stat
+import types
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
@@ -19,7 +22,9 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
 
 from fedax.flower import Setting, client_app
-from fedax.flower.messages import Order, answer_content, flatten, hello_content, read_answer
+from fedax.flower.hello_checks import refusal
+from fedax.flower.messages import Order, answer_content, flatten, hello_content, read_answer, read_hello
+from fedax.flower.network import MAX_ROWS
 from fedax.flower.rows import own_rows
 from fedax.flower.safe_log import LENGTH, printable
 from fedax.flower.server import serve
@@ -95,6 +100,45 @@ def test_a_node_that_lies_of_itself_is_left_out(tmp_path, lie):
     assert ours.info["rounds"] == 2
     (line,) = [line for line in log_of(tmp_path).splitlines() if f"node {node}" in line]
     assert why in line
+
+
+NUMBERS = st.integers() | st.integers(0, 8) | st.sampled_from([2**31, 2**40, 2_000_000_000])
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | NUMBERS
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(["float32", "int8", "O"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("client", "rows", "steps", "layout", "fingerprint", "described", "proof", "unknown")
+LAYOUTS = st.fixed_dictionaries({"layout": st.dictionaries(st.text(max_size=5), st.tuples(st.lists(NUMBERS), JSON))})
+ROWS = st.fixed_dictionaries({"rows": st.lists(NUMBERS, min_size=3, max_size=3)})
+
+
+@hypothesis.settings(max_examples=400, deadline=None, derandomize=True)
+@hypothesis.given(changed=st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1) | LAYOUTS | ROWS)
+def test_whatever_an_introduction_holds_it_is_refused_or_can_be_true(changed):
+    """Drawn against the schema: what passes is what an honest site could say, whatever the other fields hold."""
+    asked = own_setting()
+    honest = {"client": 0, "rows": [16, 0, 4], "steps": 2, "layout": {"x": [[6], "float32"], "y": [[], "float32"]}}
+    honest |= {"fingerprint": asked.fingerprint, "described": dict(asked.described), "proof": ""}
+    content = RecordDict({"about": ConfigRecord({"hello": json.dumps({**honest, **changed})})})
+    try:
+        hello = read_hello(types.SimpleNamespace(content=content, has_error=lambda: False))
+        why = refusal(asked, hello, MAX_ROWS)
+    except FedaxError as error:
+        why = str(error)
+    if why:
+        assert printable(why).isprintable()
+        return
+    assert 0 <= hello.client < 4
+    assert 1 <= hello.rows[0] <= MAX_ROWS
+    assert all(0 <= rows <= MAX_ROWS for rows in hello.rows)
+    assert (hello.steps, hello.fingerprint) == (2, asked.fingerprint)
+    assert sum(4 * int(np.prod(shape, dtype=object)) for shape, _ in hello.layout.values()) <= 4 * 2**28
 
 
 def test_a_field_more_is_passed_over(tmp_path):

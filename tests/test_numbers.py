@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
@@ -17,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs/generators"))
 from saved_numbers import RESULTS, is_shown, numbers, rewritten  # noqa: E402
 
 TABLE = re.compile(r"((?:^.*\n){0,3})((?:^\|.*\n)+)", re.MULTILINE)
-MEASURED = ("docs/performance.md", "docs/models.md")
+MEASURED = ("docs/performance.md", "docs/models.md", "docs/deploy.md")
 
 
 def tables(page):
@@ -65,3 +66,16 @@ def test_each_section_of_results_names_the_command_that_makes_it(page):
     for section in sections[1:]:
         if "|---" in section:
             assert re.search(r"fedax reproduce [\w-]+|benchmarks/\w+\.py", section), section.splitlines()[0]
+
+
+@pytest.mark.parametrize("name", ["attacks", "privacy"])
+def test_a_page_has_the_table_and_the_picture_of_the_saved_result(name):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / f"benchmarks/{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    saved = json.loads(script.RESULTS.read_text())
+    found = saved.get("rows", saved.get("accuracy"))
+    page = script.PAGE.read_text()
+    assert script.BEGIN + script.table(found) + script.END in page
+    assert script.PICTURE.read_text() == script.picture(found)
+    assert f"]({script.PICTURE.name})" in page

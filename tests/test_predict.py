@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -166,6 +167,10 @@ def test_the_command_line_and_an_export_predict_the_same(federation, tmp_path, c
     capsys.readouterr()
     assert invoke(["predict", run, file, "--own", "--client", "oslo"]) == 2
     assert "give one of them" in capsys.readouterr().err
+    before = Path(file).read_bytes()
+    assert invoke(["predict", run, file, "--out", file]) == 2
+    assert "that is the table itself" in capsys.readouterr().err
+    assert Path(file).read_bytes() == before
     assert invoke(["export", run, "--model", str(tmp_path / "exported")]) == 0
     # in a Python that finds neither Fedax nor JAX
     run_it = (

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import numpy as np
 import pytest
 
 import fedax
 from conftest import LEAST_SQUARES, regression, vector
+from fedax.cli import invoke
 from fedax.data import Federation
 from fedax.errors import FedaxError
 from fedax.privacy.accounting import known_epsilon
 
 WORK = {"rounds": 1, "local_steps": 3, "batch_size": 4, "seed": 1}
 CLIP = 0.02
+FILE = """
+rounds = 4
+cohort = 2
+eval_every = 2
+data = { name = "iris", partition = { name = "IID", clients = 4 } }
+model.name = "logistic"
+algorithm = { name = "Private", base = { name = "FedAvg", lr = 0.1 }, clip = 1.0, noise = 2.0 }
+"""
 
 
 def neighbour(federation: Federation, client: int) -> Federation:
@@ -74,3 +85,18 @@ def test_what_noise_cannot_cover_is_refused() -> None:
         fedax.simulate(LEAST_SQUARES, federation, private, rounds=1, model_state="average")
     with pytest.raises(FedaxError, match="does not take the mean"):
         fedax.Private(fedax.Robust(fedax.FedAvg(lr=0.1)), clip=1.0)
+
+
+def test_every_evaluation_and_the_report_have_epsilon_and_a_figure_draws_accuracy_against_it(tmp_path, capsys) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "private.toml").write_text(FILE)
+    out = tmp_path / "out"
+    assert invoke(["compare", str(tmp_path / "private.toml"), "--seeds", "0,1", "--out", str(out)]) == 0
+    logs = [
+        [json.loads(line)["epsilon"] for line in log.read_text().splitlines()] for log in out.rglob("metrics.jsonl")
+    ]
+    assert [len(spent) for spent in logs] == [3, 3]
+    assert all(spent[0] == 0.0 < spent[1] < spent[2] for spent in logs)
+    assert "Epsilon of a client" in (out / "report.html").read_text()
+    assert invoke(["figures", str(out), "--out", str(tmp_path / "figures")]) == 0
+    assert (tmp_path / "figures" / "test-accuracy-epsilon.pdf").is_file()

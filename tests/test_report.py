@@ -209,13 +209,15 @@ def test_several_directories_are_one_page(tmp_path: Path, monkeypatch: pytest.Mo
     assert Path("pages/both.html").read_text() == Path("report.html").read_text()
 
 
-def test_a_page_cannot_take_the_place_of_a_directory(
+def test_a_page_cannot_take_the_place_of_a_directory_or_of_a_run_s_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("one"), history(0.5, None))
     assert invoke(["report", "one", "--out", "one"]) == 2
     assert capsys.readouterr().err.startswith("error: --out is one: it is a directory, and must be a file")
+    assert invoke(["report", "one", "--out", "one/metrics.jsonl"]) == 2
+    assert capsys.readouterr().err == "error: --out is 'one/metrics.jsonl': its name must end in .html\n"
     assert not Path("one/report.html").exists()
 
 

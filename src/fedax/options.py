@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -19,6 +20,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from fedax.errors import FedaxError, unknown
 
 Count = Annotated[int, Ge(1)]
+LEAST, MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 def check_options(made: Any) -> None:
@@ -67,7 +69,7 @@ def _check_number(name: str, kind: type, bounds: tuple[Any, ...], value: Any) ->
     low = next((b for b in bounds if isinstance(b, Ge | Gt)), None)
     high = next((b.lt for b in bounds if isinstance(b, Lt)), None)
     last = next((b.le for b in bounds if isinstance(b, Le)), None)
-    good = isinstance(value, numbers) and not isinstance(value, bool)
+    good = isinstance(value, numbers) and not isinstance(value, bool) and abs(value) != math.inf
     if isinstance(low, Ge):
         good = good and value >= low.ge
     elif isinstance(low, Gt):
@@ -75,6 +77,17 @@ def _check_number(name: str, kind: type, bounds: tuple[Any, ...], value: Any) ->
     if good and (high is None or value < high) and (last is None or value <= last):
         return
     raise FedaxError(f"{name} must be {_allowed(kind, low, high, last)}, not {value!r}")
+
+
+def check_float32(name: str, value: float) -> None:
+    """Raise one sentence for a finite number that would be 0 or infinite in single precision.
+
+    >>> check_float32("clip", 1e-300)
+    Traceback (most recent call last):
+    fedax.errors.FedaxError: clip is 1e-300: float32 has numbers from 1.2e-38 to 3.4e+38
+    """
+    if value and abs(value) != math.inf and not LEAST <= abs(value) <= MOST:
+        raise FedaxError(f"{name} is {value}: float32 has numbers from {LEAST:.2g} to {MOST:.2g}")
 
 
 def _allowed(kind: type, low: Any, high: Any, last: Any = None) -> str:

@@ -38,6 +38,7 @@ from pathlib import Path
 
 from fedax.errors import FedaxError, LostProcessError
 
+MOST_DEVICES = 1024  # of a CPU: each has threads of its own
 CPUINFO = Path("/proc/cpuinfo")
 # the words of Gloo and of JAX's coordination service when they cannot reach a process
 _GONE = re.compile(r"Gloo|NCCL|Connection (reset|closed|refused)|coordination service|DEADLINE_EXCEEDED|UNAVAILABLE")
@@ -66,8 +67,8 @@ def cores() -> int:
 def use_all_cores() -> None:
     """Ask JAX for one CPU device a core, unless JAX is in use already or the user has set a number."""
     asked = os.environ.get("FEDAX_DEVICES", "")
-    if asked and (not asked.isdigit() or int(asked) < 1):
-        raise FedaxError(f"FEDAX_DEVICES must be a whole number from 1 on, not {asked!r}")
+    if asked and not (asked.isdecimal() and len(asked) < 9 and 1 <= int(asked) <= MOST_DEVICES):
+        raise FedaxError(f"FEDAX_DEVICES must be a whole number from 1 to {MOST_DEVICES}, not {asked!r}")
     told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if told or os.environ.get("JAX_NUM_CPU_DEVICES"):
         return
@@ -98,9 +99,9 @@ def join_processes() -> None:
         return
     if not re.fullmatch(r"[^:\s]+:\d+", coordinator):
         raise FedaxError(f"FEDAX_COORDINATOR must be host:port, such as 10.0.0.1:9000, not {coordinator!r}")
-    if not processes.isdigit() or int(processes) < 1:
+    if not processes.isdecimal() or int(processes) < 1:
         raise FedaxError(f"FEDAX_PROCESSES must be a whole number from 1 on, not {processes!r}")
-    if not process.isdigit() or int(process) >= int(processes):
+    if not process.isdecimal() or int(process) >= int(processes):
         raise FedaxError(f"FEDAX_PROCESS must be a whole number in [0, {int(processes) - 1}], not {process!r}")
     import jax
 

@@ -129,6 +129,11 @@ class Custom(Schedule):
 
     function: Callable[[Any], Any]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise FedaxError(f"function must be a function of time, not {self.function!r}")
+
     def value(self, t: Any) -> Any:
         return self.initial * self.function(jnp.asarray(t))
 

@@ -56,13 +56,21 @@ def is_regular(path: Path) -> bool:
 def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file whole or not at all, on the disk when this returns. mode: who may read it, before the umask.
 
+    A link stays a link to the file that is written; a device or a pipe is written to, not replaced by a file.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a.txt"
     >>> write_whole(path, b"whole")
     >>> path.read_text()
     'whole'
     """
-    with aside(path) as part:
+    if path.exists() and not is_regular(path):
+        # without waiting: a pipe that nobody reads is an error
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
+            os.set_blocking(file.fileno(), True)
+            file.write(content)
+        return
+    with aside(Path(os.path.realpath(path))) as part:
         part.unlink(missing_ok=True)  # of a process that died and had the same number
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)

@@ -24,7 +24,7 @@ from fedax import randomness
 from fedax.algorithms.base import Algorithm, Context, Oracle, algorithm, choice, integer, method, number
 from fedax.algorithms.localised import OfBase
 from fedax.errors import FedaxError
-from fedax.options import check_options
+from fedax.options import check_float32, check_options
 
 Kind = Literal["flip", "scale", "noise", "relabel"]
 STRENGTH = {"flip": 1.0, "scale": 10.0, "noise": 10.0}
@@ -51,6 +51,7 @@ class Attack:
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_float32("strength", self.strength or 0.0)
         if self.kind == "relabel" and self.strength is not None:
             raise FedaxError(f"strength is {self.strength}: relabel has none, so it must be left out")
         if self.strength is None and self.kind in STRENGTH:

@@ -37,13 +37,13 @@ from fedax import notebook, randomness
 from fedax.algorithms.claims import Claim
 from fedax.bounds import Given, Theorem
 from fedax.errors import FedaxError, unknown
+from fedax.options import check_float32
 from fedax.outside import is_outside
 from fedax.schedules import Schedule, register
 from fedax.vectors import Vector
 
 C = TypeVar("C", bound=type)
 Rate = float | Schedule
-_LEAST, _MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
@@ -343,9 +343,8 @@ def _check(owner: str, field: dataclasses.Field[Any], value: Any) -> None:
         raise FedaxError(f"{owner}: {field.name} must be a whole number in {interval}, not {value!r}")
     if isinstance(value, int | float) and not within(value, interval):
         raise FedaxError(f"{owner}: {field.name} must be in {interval}, not {value}")
-    of_float32 = not isinstance(value, int | float) or value == 0 or _LEAST <= abs(value) <= _MOST
-    if not field.metadata.get("static") and not of_float32:
-        raise FedaxError(f"{owner}: {field.name} is {value}: float32 has numbers from {_LEAST:.2g} to {_MOST:.2g}")
+    if isinstance(value, int | float) and not field.metadata.get("static"):
+        check_float32(f"{owner}: {field.name}", value)
 
 
 def within(value: float, interval: str) -> bool:

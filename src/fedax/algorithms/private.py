@@ -30,7 +30,7 @@ class Private(OfBase):
     noise: z, the noise multiplier, from 0 on; 0 for none, and no guarantee.
     delta: of (epsilon, delta), in (0, 1); below one over the number of clients.
     cohorts: "known" for an epsilon that holds where everybody knows who takes part, which the seed tells; "secret" for
-        the smaller one of a server that draws cohorts from randomness of its own.
+        that of a server that draws cohorts from randomness of its own, smaller where a round takes few of the clients.
 
     Sends and keeps what the base does. Every evaluated round has the epsilon so far.
 

@@ -27,7 +27,7 @@ class Robust(OfBase):
     rule: "median", "trimmed_mean", "geometric_median" or "krum"; or a function (uploads, weights) of your own,
         "mymodule:my_rule".
     trim: the share of values that trimmed_mean leaves out at either end, in [0, 0.5).
-    attackers: how many wrong uploads krum reckons with, from 0 on.
+    attackers: how many wrong uploads krum reckons with, from 0 to 1e9.
 
     Sends and keeps what the base does.
 
@@ -39,7 +39,7 @@ class Robust(OfBase):
     base: Any = method()
     rule: str = choice(*aggregation.RULES, default="trimmed_mean", outside=True)
     trim: float = number("[0, 0.5)", default=0.1)
-    attackers: int = integer("[0, inf)", default=1)
+    attackers: int = integer("[0, 1e9]", default=1)
 
     reference = "Yin et al. 2018; Blanchard et al. 2017; Pillutla, Kakade and Harchaoui 2022"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 import traceback
@@ -59,10 +60,21 @@ app.command()(theory)
 
 def main() -> None:
     """The `fedax` program."""
+    _screen()
     gc.set_threshold(100_000)  # what is imported is not garbage: looking for it costs a tenth of the start
     code = invoke(sys.argv[1:])
     gc.freeze()  # nor is it at the end
     sys.exit(code)
+
+
+def _screen() -> None:
+    """Let output go where there is no screen, and to one that lacks a letter."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (for the rest of the process)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -123,6 +135,10 @@ def _explain(error: Exception | SystemExit) -> tuple[str, int]:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{(error.strerror or str(error)).lower()}", FAILED
+    if "Out of memory" in str(error):  # JAX's, which has no class of its own
+        return f"there is not enough memory: {words(error)}", FAILED
+    if str(error).startswith("Unable to initialize backend"):
+        return f"JAX_PLATFORMS is {os.environ.get('JAX_PLATFORMS')!r}: {words(error)}", FAILED
     if (whose := place(error)) is not None:
         return f"{whose} raises {words(error)}", FAILED
     return f"unexpected {type(error).__name__}: {error} (--debug shows where)", FAILED

@@ -17,6 +17,7 @@ from fedax.cli.ending import FAILED, Ended, fail
 from fedax.errors import FedaxError
 from fedax.runtime import cores
 
+MOST = 64  # processes on one machine
 PATIENCE = 20.0  # seconds in which the others may end by themselves when one has failed
 
 
@@ -27,8 +28,8 @@ def launched(arguments: Sequence[str], processes: int | None) -> bool:
     """
     if processes is None or os.environ.get("FEDAX_PROCESS"):
         return False
-    if processes < 1:
-        raise FedaxError(f"--processes must be a whole number from 1 on, not {processes}")
+    if not 1 <= processes <= MOST:
+        raise FedaxError(f"--processes must be a whole number from 1 to {MOST}, not {processes}")
     if processes == 1:
         return False
     with contextlib.ExitStack() as stack:

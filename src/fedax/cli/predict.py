@@ -39,6 +39,8 @@ def predict(
 
     if own and client is not None:
         raise FedaxError(f"--client is {client!r} and --own is given: give one of them")
+    if out is not None and out.exists() and table.exists() and out.samefile(table):
+        raise FedaxError(f"--out is {out}: that is the table itself, which the predictions would replace")
     folders = run_folders(run)
     if len(folders) > 1:
         names = ", ".join(str(folder) for folder in folders[:6])

@@ -73,6 +73,8 @@ def reproduce(
     if chosen is None:
         raise unknown("scale", scale, SCALES)
     if not name:
+        if out is not None:
+            raise FedaxError(f"--out is {out}: it goes with an id")
         show_all()
         return
     if save and settings:

@@ -32,6 +32,8 @@ def write_all_reports(folders: Sequence[Path], out: Path | None) -> Iterator[Pat
     several."""
     if out is not None and out.is_dir():
         raise FedaxError(f"--out is {out}: it is a directory, and must be a file such as {out / 'report.html'}")
+    if out is not None and out.suffix != ".html":
+        raise FedaxError(f"--out is {str(out)!r}: its name must end in .html")
     found = {folder: _inside(folder) for folder in folders}
     for folder, inside in found.items():
         yield write_reports(folder, inside)

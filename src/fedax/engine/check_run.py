@@ -38,7 +38,8 @@ def first_parameters(
     sample = {k: jnp.asarray(a[:2]) for k, a in federation.arrays.items()}
     key = randomness.key_for(seed, randomness.INIT)
     try:
-        check_memory("the model", 4 * problem.parameters(key, sample))
+        # the least that a round holds of it: the server's, a client's and the gradient
+        check_memory("the model, with a client's copy and its gradient,", 3 * 4 * problem.parameters(key, sample))
         params = problem.init(key, sample)
     except FedaxError:
         raise

@@ -101,6 +101,10 @@ def compare(
     FedAvg    2.125 ± 0   3.125 ± 0         6
     SCAFFOLD  2.125 ± 0   3.125 ± 0         12
     """
+    lists: dict[str, object] = {"methods": methods, "seeds": seeds}
+    for name, given in lists.items():
+        if not isinstance(given, Iterable):
+            raise FedaxError(f"{name} is {given!r}: it must be a list")
     chosen, tried = list(methods), tuple(seeds)
     if not chosen or not all(isinstance(method, Algorithm) for method in chosen):
         raise FedaxError(f"methods is {chosen!r}: it must be a list of methods such as [FedAvg(lr=0.1)]")

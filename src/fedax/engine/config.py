@@ -95,6 +95,8 @@ class RunConfig(SimulatedWork):
             raise FedaxError(
                 f"availability must be fedax.Availability(share=0.8) or the like, not {self.availability!r}"
             )
+        if self.label is not None and not (isinstance(self.label, str) and self.label and self.label.isprintable()):
+            raise FedaxError(f"label must be a name on one line, not {self.label!r}")
         if self.out is not None:
             check_folder("out", self.out)
         if self.on_progress is not None and not callable(self.on_progress):

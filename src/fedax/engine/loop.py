@@ -28,7 +28,7 @@ from fedax.engine.snapshots import snapshots
 from fedax.engine.state import RunState
 from fedax.engine.store import FileSlots
 from fedax.errors import DivergedError
-from fedax.options import made_of
+from fedax.options import Count, check_value, made_of
 from fedax.own_code import telling_whose
 from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, HISTORY, claim, write_whole
@@ -122,6 +122,7 @@ class Simulation:
 
     def advance(self, rounds: int) -> bool:
         """Run this number of rounds without evaluation; False if they met NaN or infinity."""
+        check_value("rounds", Count, rounds)
         run, state, good = self.prepared, self.state, True
         last = state.round + rounds
         while good and state.round < last:

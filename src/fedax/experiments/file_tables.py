@@ -60,7 +60,7 @@ class AlgorithmTable(NamedTable):
     rounds: of this method, where they differ from the experiment's.
     """
 
-    label: Annotated[str, Field(min_length=1)] | None = None
+    label: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
     rounds: Count | None = None
     _built: Algorithm | None = PrivateAttr(None)
 

@@ -69,7 +69,7 @@ def make(folder: Path, nodes: int, hosts: Sequence[str] = (), *, days: int = 90,
         files[f"node-{number}.key"] = _private(key, openssh=True)
         files[f"node-{number}.pub"] = _public(key)
     address = f"{names[0]}:{port}"
-    files["flwr/config.toml"] = _connection(address, folder.resolve() / "ca.crt").encode()
+    files["flwr/config.toml"] = _connection(address, Path(os.path.realpath(folder)) / "ca.crt").encode()
     return [_write(folder / name, content) for name, content in files.items()]
 
 

@@ -137,6 +137,9 @@ def _check_labels(problem: Problem, z: Any, arrays: Mapping[str, np.ndarray]) ->
         )
     if problem.builtin == "logistic" and outputs != 1:
         raise FedaxError(f"loss='logistic' needs a model with one output, not {outputs}")
+    if problem.builtin == "logistic" and not (signs := np.isin(arrays["y"], (-1, 0, 1))).all():
+        other = arrays["y"][~signs].flat[0]
+        raise FedaxError(f"loss='logistic' needs labels 0 and 1, or -1 and +1, and 'y' has {other:g}")
 
 
 def _is_of_rows(outputs: Any) -> bool:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Lt
 
 from fedax.errors import FedaxError, unknown
-from fedax.options import check_options
+from fedax.options import check_float32, check_options
 from fedax.vectors import Vector, ball, normal, size, zeros
 
 NAME = "dp"
@@ -68,6 +68,8 @@ class RowPrivacy:
         made = cls(**options)
         try:
             check_options(made)
+            check_float32("clip", made.clip)
+            check_float32("noise", made.noise)
         except FedaxError as error:
             raise FedaxError(f"gradients: {NAME}: {error}") from None
         return made

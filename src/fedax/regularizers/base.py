@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from fedax.errors import FedaxError
+from fedax.options import check_float32
 from fedax.vectors import Vector
 
 On = str | Callable[[str], bool] | None
@@ -187,6 +188,8 @@ def require(owner: Any, field: str, interval: str, inside: Callable[[float], boo
         raise FedaxError(f"{name}: {field} must be a number in {interval}, not {value!r}")
     if not inside(float(value)):
         raise FedaxError(f"{name}: {field} must be in {interval}, not {value}")
+    if abs(float(value)) > 1:  # one near 0 may be 0
+        check_float32(f"{name}: {field}", float(value))
 
 
 def epsilon(dtype: Any) -> float:

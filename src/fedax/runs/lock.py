@@ -41,7 +41,7 @@ def locked(folder: Path | None) -> Iterator[None]:
     if folder is None or not is_main_process() or sys.platform == "win32":
         yield
         return
-    home = check_folder("out", folder).resolve()
+    home = Path(os.path.realpath(check_folder("out", folder)))  # a circle of links is an error of the system's below
     if home in _HELD:
         yield
         return
