@@ -22,9 +22,11 @@ from typing import Any, Literal
 from fedax.algorithms import ALGORITHMS, build, method_class
 from fedax.algorithms.base import RATE, Algorithm, Times, within
 from fedax.algorithms.localised import OfBase
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside
 
 Track = Literal["shared", "personal", "composite"]
+TRACKS: tuple[Track, ...] = ("shared", "personal", "composite")
 Numbers = dict[str, float]
 
 #: Variants, by the names that papers give them: another method with one choice made.
@@ -33,7 +35,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedDualAvg-OSP": ("FedDualAvg", {"client_prox": False}),
     "APFL-adaptive": ("APFL", {"adaptive": True}),
 }
-FINE_TUNED = {"FedAvg, fine-tuned": "FedAvg", "SCAFFOLD, fine-tuned": "SCAFFOLD"}
+FINE_TUNED = {"FedAvg-fine-tuned": "FedAvg", "SCAFFOLD-fine-tuned": "SCAFFOLD"}
 WITH_PSI = ("FedMiD", "FedDualAvg")  #: methods that are FedAvg without a regularizer
 BOTH = ("FedDeper",)  #: a personal method whose paper judges its shared model
 
@@ -114,6 +116,9 @@ def candidate(name: str, *, lr: float, given: Mapping[str, Any] | None = None, s
         inner = candidate(FINE_TUNED[name], lr=lr)
         return Candidate(name, "Localised", inner.fixed, inner.spans, base=FINE_TUNED[name], steps=steps)
     told, fixed = VARIANTS.get(name, (name, {}))
+    known = {one for track in TRACKS for one in fitting(track)}
+    if not is_outside(name) and name not in known:
+        raise unknown("algorithm", name, sorted(known))
     fixed, options = dict(fixed), dict(given or {})
     cls: Any = method_class(told)
     spans: dict[str, Span] = {}
