@@ -164,9 +164,9 @@ def _show(board: Board, mine: str | None = None) -> None:
     rows = []
     for label, rank in board.mean_ranks.items():
         near = sum(one.near_best(label) for one in board.tables) / len(board.tables)
-        first = "" if board.apart(next(iter(board.mean_ranks)), label) else "="
+        tied = "=" if label in board.first and len(board.first) > 1 else ""
         name = f"> {label}" if label == mine else label
-        rows.append([f"{rank:.1f}{first}", name, str(board.wins[label]), f"{100 * near:.0f} %"])
+        rows.append([f"{rank:.1f}{tied}", name, str(board.wins[label]), f"{100 * near:.0f} %"])
     tasks = ", ".join(one.task.name for one in board.tables)
     title = f"{board.track} track, equal {board.budget}: {tasks}; = marks those within noise of the first"
     names = ["mean rank", "method", "wins", "settings near the best"]

@@ -33,12 +33,14 @@ def _standing(board: Board, label: str) -> tuple[str, str]:
     """A method's place by mean rank, and its verdicts against the yardstick over the tasks."""
     ranks, yardstick = board.mean_ranks, YARDSTICK[board.track]
     place = 1 + sum(rank < ranks[label] for rank in ranks.values())
-    tied = "=" if not board.apart(next(iter(ranks)), label) else ""
-    if yardstick not in ranks:
-        return f"{place}{tied} of {len(ranks)}", "–"
-    verdicts = [table.pair(label, yardstick)[0] for table in board.tables]
-    counts = [str(verdicts.count(kind)) for kind in ("ahead", "tied", "behind")]
-    return f"{place}{tied} of {len(ranks)}", ", ".join(counts)
+    tied = "=" if label in board.first and len(board.first) > 1 else ""
+    return f"{place}{tied} of {len(ranks)}", ", ".join(map(str, verdicts(board, label, yardstick)))
+
+
+def verdicts(board: Board, label: str, other: str) -> tuple[int, ...]:
+    """On how many tasks a method is ahead of another, tied with it and behind it."""
+    found = [table.pair(label, other)[0] for table in board.tables]
+    return tuple(found.count(kind) for kind in ("ahead", "tied", "behind"))
 
 
 def counted(tables: Tables, first: str, second: str) -> str:

@@ -31,9 +31,12 @@ RULES = f"""\
   board by itself. Test rows are not looked at before that.
 - **Score.** The chosen setting runs with {len(SEEDS["full"])} seeds ({len(SEEDS["quick"])} in the quick suite): other
   first models, cohorts and minibatches, on the same division of the data. The score is the task's metric on test rows
-  at the end, never the best on the way: of the shared model, or in the personal track the clients' own models'.
+  at the end, never the best on the way: of the shared model, or in the personal track the clients' own models'. The
+  seeds change neither the division nor the test rows, so an interval says what another run on these data would give,
+  not what other data would.
 - **Ties.** Two methods are compared seed by seed. One is ahead if Student's 95 % interval of the mean difference
-  leaves out 0; else they are tied. A method that diverges with some seed is behind all that do not.
+  leaves out 0; else they are tied. A method that diverges with some seed is behind all that do not. Of comparisons
+  between equally good methods one in twenty comes out ahead or behind by chance; the mean ranks below allow for that.
 - **Ranks.** A method's rank on a task is 1, plus 1 for each method that is ahead of it, plus 1/2 for each that is
   tied with it. A win is a task on which nobody is ahead of it. The mean rank is over the tasks on which all methods
   of the track were run.
