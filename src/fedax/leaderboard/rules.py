@@ -21,8 +21,8 @@ LEVEL = 0.05
 
 RULES = f"""\
 - **Tasks.** A task fixes FedAvg's rounds and a rate around which all ranges lie. Both were set by runs of FedAvg alone
-  (of training alone in the personal track), before any other method was run: so many rounds that its validation score
-  no longer climbs much, and the rate near which that score is best.
+  (of training alone in the personal track), before any other method was run: so many rounds that its score no
+  longer climbs much, and the rate near which its score on validation rows is best.
 - **Budget.** On the first board every method may take as many gradients of single rows
   as FedAvg does in these rounds, on the second as many floats sent up and down; it has the rounds that this pays for,
   rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends
