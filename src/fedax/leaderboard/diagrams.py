@@ -88,7 +88,9 @@ def _costs(board: Board) -> Any:
         axes.set_title(table.task.name)
         axes.set_xlabel(f"share of the budget of {board.budget}")
         axes.set_ylabel(f"test {table.task.metric}")
-        if not table.higher:
+        if table.higher:  # the first steps are alike, and would hide what differs
+            axes.set_ylim(bottom=float(np.nanmin([table.outcomes[label].curve[3] for label in shown])) - table.point)
+        else:
             axes.set_yscale("log")
     for axes in panels[len(board.tables) :]:
         axes.set_axis_off()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.lessons import lessons, named, ours, verdicts
@@ -47,6 +45,10 @@ COLUMNS = """\
 - **rounds**: what the budget pays for.
 - **diverged**: settings and reported runs, of all of them.
 """
+LEARNT = """\
+Differences are in points, with the half-widths of their 95 % intervals over seeds. Tasks that are named without a
+difference are ties.
+"""
 AGAIN = """\
 `fedax leaderboard run --suite quick --out DIR` makes the quick suite again, and `--suite full` all tasks, the cheapest
 first; the same command goes on with what was stopped, and `--minutes 30` stops it after 30 minutes. Then copy
@@ -69,7 +71,7 @@ def page(results: Sequence[Saved], pictures: Mapping[str, str], folder: str) -> 
     if not boards:
         lines.append("Nothing yet: no task has results of all methods.")
     else:
-        lines += [*map(_conclusion, boards), "", OURS, *ours(boards), "", "## What we learn"]
+        lines += [*map(_conclusion, boards), "", OURS, *ours(boards), "", "## What we learn", "", LEARNT]
     for question, answers in lessons(boards):
         lines += ["", f"**{question}**", "", *(f"- {answer}" for answer in answers)]
     lines += ["", "## The rules", "", RULES, "The columns:", "", COLUMNS]
@@ -223,39 +225,18 @@ def _big(value: float) -> str:
 
 def _costs(results: Sequence[Saved]) -> Iterator[str]:
     """What the runs took, and what the rest is estimated to take."""
-    done, begun = [s for s in results if complete(s)], [s for s in results if s.entries and not complete(s)]
+    done = {s.task.name: sum(float(entry["cpu_seconds"]) for entry in s.entries.values()) / 60 for s in results}
+    rest = {s.task.name: max(s.task.minutes - done[s.task.name], 0) for s in results if not complete(s)}
     yield "## What it takes"
     yield ""
     yield "CPU time of all cores together, in minutes; two free cores take between half of it and all of it."
     yield ""
-    if not done and not begun:
-        yield "Nothing was run, so there is no estimate."
-        return
-    yield f"- Run, {_sum({s.task.name: sum(_cpu(s)) / 60 for s in done})}."
-    if begun:
-        yield (
-            f"- Begun, {_sum({s.task.name: _estimate(s, done) for s in begun})}: estimated by what the methods that "
-            "were run took, times what all methods took against these on the tasks that were run."
-        )
-    rest = [s.task.name for s in results if not s.entries]
-    if rest:
-        yield f"- Without an estimate: {', '.join(rest)}."
+    yield f"- Run: {_minutes({name: value for name, value in done.items() if value})}."
+    yield f"- Still to run, estimated from FedAvg alone: {_minutes(rest)}."
 
 
-def _cpu(saved: Saved, labels: Collection[str] | None = None) -> list[float]:
-    """The CPU seconds of each method on a task, or of some of them."""
-    return [float(entry["cpu_seconds"]) for key, entry in saved.entries.items() if labels is None or key in labels]
-
-
-def _estimate(saved: Saved, done: Sequence[Saved]) -> float:
-    """The minutes that a task would take with all of its methods."""
-    ratios = [np.mean(_cpu(s)) / np.mean(some) for s in done if (some := _cpu(s, saved.entries))]
-    count = len(saved.task.methods) - len(saved.left_out)
-    return float(np.mean(_cpu(saved)) * (np.mean(ratios) if ratios else 1.0) * count / 60)
-
-
-def _sum(minutes: Mapping[str, float]) -> str:
-    return f"{sum(minutes.values()):.0f} ({', '.join(f'{name} {value:.1f}' for name, value in minutes.items())})"
+def _minutes(found: Mapping[str, float]) -> str:
+    return f"{sum(found.values()):.0f} ({', '.join(f'{name} {value:.1f}' for name, value in found.items())})"
 
 
 def _row(*cells: Sequence[str]) -> Iterator[str]:
