@@ -258,7 +258,7 @@ def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, mon
     assert set(about) >= {"method", "versions", "seeds", "tasks"}
     verify = ["leaderboard", "verify", str(path), "--tasks", str(tiny)]
     assert invoke(verify) == 0
-    assert "holds  tiny, seed 0 again" in capsys.readouterr().out
+    assert "holds  tiny, Mine, seed 0 again" in capsys.readouterr().out
     honest = json.loads(path.read_text())["tasks"]["tiny"]["entry"]
     monkeypatch.setattr(submission, "play", lambda *_: honest)
     entry = about["tasks"]["tiny"]["entry"]
@@ -268,11 +268,21 @@ def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, mon
     path.write_text(json.dumps(about))
     assert invoke(verify) == 1
     said = capsys.readouterr().out
-    assert "FAILS  tiny, seed 0 again" in said
-    assert "FAILS  tiny, settings" in said
+    assert "FAILS  tiny, Mine, seed 0 again" in said
+    assert "FAILS  tiny, Mine: other settings" in said
     path.write_text("{}")
     assert invoke(verify) == 2
-    assert "is not a submission" in capsys.readouterr().err
+    assert "is no submission and no task's results" in capsys.readouterr().err
+
+
+def test_the_results_that_come_with_fedax_can_be_verified(capsys):
+    path = ROOT / "src/fedax/leaderboard/results/lasso.json"
+    assert invoke(["leaderboard", "verify", str(path), "--methods", "FedAvg"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("holds") == 3 + len(load("lasso").methods)
+    assert "holds  lasso, FedAvg, seed 0 again" in said
+    assert invoke(["leaderboard", "verify", str(path), "--methods", "APFL"]) == 2
+    assert "has no such result: it has lasso, FedADMM; " in capsys.readouterr().err
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
