@@ -85,7 +85,7 @@ def add(
     from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
     from fedax.leaderboard.page import all_boards
-    from fedax.leaderboard.running import label
+    from fedax.leaderboard.playing import label
     from fedax.leaderboard.submission import add as submit
 
     try:

@@ -10,7 +10,6 @@ from fedax.leaderboard.lessons import lessons, named, ours, verdicts
 from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS, YARDSTICK
 from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.standing import Board, Table, board, complete
-from fedax.leaderboard.tasks import Task
 
 TRACKS = {
     "shared": "One model for all",
@@ -119,6 +118,9 @@ def _coverage(results: Sequence[Saved]) -> Iterator[str]:
         yield f"With {seeds[0]} seeds instead of {len(SEEDS['full'])}, so that more is within noise: {_names(few)}."
     if part:
         yield f"Begun, and not yet on the boards: {_names(part)}."
+    for saved in results:
+        if changed := saved.changed():
+            yield f"Of an older version of the method, on {saved.task.name}: {', '.join(changed)}."
     if rest:
         yield f"Not run yet: {_names(rest)}."
 
@@ -166,7 +168,8 @@ def _tasks(results: Sequence[Saved]) -> Iterator[str]:
         task = saved.task
         yield f"### {task.name}"
         yield ""
-        yield f"{task.title}: {task.about}. {task.metric.capitalize()}, {_size(task)}; task `{task.hash}`."
+        budget = f"{task.rounds} rounds of FedAvg"
+        yield f"{task.title}: {task.about}. {task.metric.capitalize()}, {budget}; task `{task.hash}`."
         yield ""
         if not complete(saved):
             known = f"{len(saved.entries)} of {len(task.methods)} methods" if saved.entries else "not"
@@ -177,10 +180,6 @@ def _tasks(results: Sequence[Saved]) -> Iterator[str]:
         for label, why in saved.left_out.items():
             yield f"{label} left out: {why}."
         yield ""
-
-
-def _size(task: Task) -> str:
-    return f"{task.rounds} rounds of FedAvg"
 
 
 def _task(gradients: Table, floats: Table) -> Iterator[str]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress
-from fedax.leaderboard.playing import Entry, Ground, chosen, named, play
+from fedax.leaderboard.playing import Entry, Ground, chosen, label, named, play
 from fedax.leaderboard.rules import SEEDS, TRIALS, TUNING_SEED
-from fedax.leaderboard.running import label, run
+from fedax.leaderboard.running import run
 from fedax.leaderboard.saved_tasks import Saved, checked, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.standing import common_seeds, complete
