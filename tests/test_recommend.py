@@ -128,6 +128,12 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
         recommend(problem(), federation, methods=methods, **{**how, "trials": 2})
 
 
+def test_one_seed_is_saved_although_it_has_no_interval(federation, tmp_path):
+    recommend(problem(), federation, methods=["FedAvg"], rounds=9, trials=1, seeds=(0,), out=tmp_path)
+    saved = json.loads((tmp_path / "recommendation.json").read_text())
+    assert saved["standings"][0]["half"] == "nan"
+
+
 def test_bad_searches_are_refused_in_one_sentence(federation, tmp_path):
     alone = fedax.data.load("iris", partition=fedax.data.IID(clients=1), split=(0.5, 0.25, 0.25))
     with pytest.raises(FedaxError, match="one client"):
