@@ -70,7 +70,7 @@ def page(results: Sequence[Saved], pictures: Mapping[str, str], folder: str) -> 
     if not boards:
         lines.append("Nothing yet: no task has results of all methods.")
     else:
-        lines += [*map(_conclusion, boards), "", OURS, *ours(boards), "", "## What we learn", "", LEARNT]
+        lines += [*_conclusions(boards), "", OURS, *ours(boards), "", "## What we learn", "", LEARNT]
     for question, answers in lessons(boards):
         lines += ["", f"**{question}**", "", *(f"- {answer}" for answer in answers)]
     lines += ["", "## The rules", "", RULES, "The columns:", "", COLUMNS]
@@ -82,6 +82,15 @@ def page(results: Sequence[Saved], pictures: Mapping[str, str], folder: str) -> 
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _conclusions(boards: Sequence[Board]) -> Iterator[str]:
+    """A conclusion a board; one for both budgets where they agree, as where all methods cost the same."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in boards:
+        found.setdefault((one.track, _conclusion(one)), []).append(one.budget)
+    for (track, words), budgets in found.items():
+        yield f"- **{TRACKS[track]}, equal {' or '.join(budgets)}**: {words}"
+
+
 def _conclusion(one: Board) -> str:
     """Who is first and within noise of it, and who is most often ahead of the yardstick and behind it."""
     order, count, yardstick = list(one.mean_ranks), len(one.tables), YARDSTICK[one.track]
@@ -91,7 +100,7 @@ def _conclusion(one: Board) -> str:
         return (
             f"{said}on the one task that was run, nobody is ahead of {', '.join(one.first)}, of {len(order)} methods."
         )
-    said += f"{order[0]} has the best mean rank, {one.mean_ranks[order[0]]:.1f} of {len(order)} on {count} tasks. "
+    said = f"{order[0]} has the best mean rank, {one.mean_ranks[order[0]]:.1f} of {len(order)} on {count} tasks. "
     if behind:
         said += (
             f"Within noise of it: {', '.join(one.first[1:]) or 'none'}; behind it beyond noise: {', '.join(behind)}."
