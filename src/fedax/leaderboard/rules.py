@@ -22,7 +22,7 @@ LEVEL = 0.05
 RULES = f"""\
 - **Tasks.** A task fixes FedAvg's rounds and a rate around which all ranges lie. Both were set by runs of FedAvg alone
   (of training alone in the personal track), before any other method was run: so many rounds that its score no
-  longer climbs much, and the rate near which its score on validation rows is best. One
+  longer climbs much (the convolutional networks, whose runs are dear, have fewer), and the rate near which its score on validation rows is best. One
   task was changed after a run: `hospitals` has five times the rows, because 366 test rows were too few. FedPD is not
   on the board: it is FedADMM as long as no round skips.
 - **Budget.** On the first board every method may take as many gradients of single rows
