@@ -213,13 +213,15 @@ def test_a_board_and_its_page_say_what_the_results_say():
     assert table.near_best("FedAvg") == pytest.approx(4 / 9)
     assert Table(results[0], "gradients").to_target("FedSpeed", 0.4) is None
     boards = all_boards(results)
-    assert list(ours(boards))[2] == "| **FedSpeed** | shared | FedAvg | 16 of 16 | 0, 0, 3 | 16 of 16 | 0, 0, 3 |"
+    assert list(ours(boards))[2] == "| **FedSpeed** | shared | FedAvg | 15 of 15 | 0, 0, 3 | 15 of 15 | 0, 0, 3 |"
     answers = dict(lessons(boards))
-    assert "+40.0 ± " in answers["When does SCAFFOLD pay?"][0]
+    pays = answers["When does SCAFFOLD pay?"]
+    assert "ahead of FedAvg on 3 of 3 tasks and behind on 0" in pays[0]
+    assert "ahead on 1 of 1 (digits-iid +40.0 ± " in pays[1]
     text = page([*results, Saved(load("a9a"))], {}, "leaderboard")
     assert "Run: 3 of 4 tasks" in text
     assert "Not run yet: a9a." in text
-    assert "behind on 3 (digits-iid -20.0" in text
+    assert "behind on 3 of 3 (digits-iid -20.0" in text
     incomplete = fake(some[0], {})
     del incomplete.entries["FedAvg"]
     assert board([incomplete], "shared", "gradients") is None
@@ -250,13 +252,13 @@ def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, mon
     assert "fails the conformance suite: purity: a draw differs" in capsys.readouterr().err
     checks[0] = Check("purity", "passed")
     assert invoke(add) == 0
-    assert "tiny: 0 of 16 methods have results, so there is no place yet" in capsys.readouterr().out
+    assert "tiny: 0 of 15 methods have results, so there is no place yet" in capsys.readouterr().out
     path = tmp_path / "board" / "submission-Mine.json"
     about = json.loads(path.read_text())
     assert set(about) >= {"method", "versions", "seeds", "tasks"}
     verify = ["leaderboard", "verify", str(path), "--tasks", str(tiny)]
     assert invoke(verify) == 0
-    assert "holds  tiny, seed 0 again" in capsys.readouterr().out
+    assert "holds  tiny, Mine, seed 0 again" in capsys.readouterr().out
     honest = json.loads(path.read_text())["tasks"]["tiny"]["entry"]
     monkeypatch.setattr(submission, "play", lambda *_: honest)
     entry = about["tasks"]["tiny"]["entry"]
@@ -266,11 +268,21 @@ def test_a_method_of_one_s_own_is_added_and_verified(tiny, tmp_path, capsys, mon
     path.write_text(json.dumps(about))
     assert invoke(verify) == 1
     said = capsys.readouterr().out
-    assert "FAILS  tiny, seed 0 again" in said
-    assert "FAILS  tiny, settings" in said
+    assert "FAILS  tiny, Mine, seed 0 again" in said
+    assert "FAILS  tiny, Mine: other settings" in said
     path.write_text("{}")
     assert invoke(verify) == 2
-    assert "is not a submission" in capsys.readouterr().err
+    assert "is no submission and no task's results" in capsys.readouterr().err
+
+
+def test_the_results_that_come_with_fedax_can_be_verified(capsys):
+    path = ROOT / "src/fedax/leaderboard/results/lasso.json"
+    assert invoke(["leaderboard", "verify", str(path), "--methods", "FedAvg"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("holds") == 3 + len(load("lasso").methods)
+    assert "holds  lasso, FedAvg, seed 0 again" in said
+    assert invoke(["leaderboard", "verify", str(path), "--methods", "APFL"]) == 2
+    assert "has no such result: it has lasso, FedADMM; " in capsys.readouterr().err
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):

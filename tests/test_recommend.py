@@ -39,7 +39,8 @@ def test_every_method_of_a_track_has_ranges_and_can_be_made(track):
 
 def test_all_methods_are_in_some_track():
     names = {candidate(name, lr=0.1).name for track in ("shared", "personal", "composite") for name in fitting(track)}
-    assert names == set(ALGORITHMS) - {"Robust", "Private"}  # they stand around a method, and change what it promises
+    around = {"Robust", "Private"}  # they stand around a method, and change what it promises
+    assert names == set(ALGORITHMS) - around - {"FedPD"}  # which is FedADMM unless rounds skip
 
 
 def test_settings_fill_their_ranges_evenly():
@@ -125,6 +126,12 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
     assert [place.label for place in again.standings] == [place.label for place in found.standings]
     with pytest.raises(FedaxError, match="of another search: trials was 3, not 2"):
         recommend(problem(), federation, methods=methods, **{**how, "trials": 2})
+
+
+def test_one_seed_is_saved_although_it_has_no_interval(federation, tmp_path):
+    recommend(problem(), federation, methods=["FedAvg"], rounds=9, trials=1, seeds=(0,), out=tmp_path)
+    saved = json.loads((tmp_path / "recommendation.json").read_text())
+    assert saved["standings"][0]["half"] == "nan"
 
 
 def test_bad_searches_are_refused_in_one_sentence(federation, tmp_path):

@@ -31,7 +31,9 @@ def run(
     tasks: Names = None,
     methods: Annotated[str | None, typer.Option("--methods", metavar="A,B", help="Some methods alone.")] = None,
     out: Folder = HERE,
-    minutes: Annotated[float | None, typer.Option("--minutes", metavar="N", help="Stop after N minutes.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="N", min=0, help="Stop after N minutes.")
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -83,7 +85,7 @@ def add(
     from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
     from fedax.leaderboard.page import all_boards
-    from fedax.leaderboard.running import label
+    from fedax.leaderboard.playing import label
     from fedax.leaderboard.submission import add as submit
 
     try:
@@ -98,16 +100,20 @@ def add(
 
 @app.command()
 def verify(
-    submission: Annotated[Path, typer.Argument(metavar="SUBMISSION", help="A file that `add` wrote.")],
-    tasks: Names = None,
+    results: Annotated[Path, typer.Argument(metavar="FILE", help="A submission, or the results of a task.")],
+    tasks: Annotated[str | None, typer.Option("--tasks", metavar="A,B", help="The tasks to run again.")] = None,
+    methods: Annotated[str | None, typer.Option("--methods", metavar="A,B", help="The methods to run again.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Check that a submission kept the rules, and run a part of it again. Its method must be importable here.
+    """Check that results kept the rules, and run a part of them again: those that are named, or the two quickest.
 
     \b
     fedax leaderboard verify leaderboard/submission-MyMethod.json
     fedax leaderboard verify submission.json --tasks lasso
+    fedax leaderboard verify leaderboard/lasso.json --methods FedAvg
+
+    The method of a submission must be importable here.
     """
     from fedax.cli.console import console
     from fedax.cli.ending import FAILED, Ended
@@ -116,7 +122,9 @@ def verify(
 
     failed = False
     with watch(console(), quiet) as progress:
-        for subject, holds, words in verified(submission, _split("--tasks", tasks), progress):
+        for subject, holds, words in verified(
+            results, _split("--tasks", tasks), _split("--methods", methods), progress
+        ):
             progress.say(f"{'holds ' if holds else 'FAILS '} {subject}: {words}")
             failed |= not holds
     if failed:
@@ -164,9 +172,9 @@ def _show(board: Board, mine: str | None = None) -> None:
     rows = []
     for label, rank in board.mean_ranks.items():
         near = sum(one.near_best(label) for one in board.tables) / len(board.tables)
-        first = "" if board.apart(next(iter(board.mean_ranks)), label) else "="
+        tied = "=" if label in board.first and len(board.first) > 1 else ""
         name = f"> {label}" if label == mine else label
-        rows.append([f"{rank:.1f}{first}", name, str(board.wins[label]), f"{100 * near:.0f} %"])
+        rows.append([f"{rank:.1f}{tied}", name, str(board.wins[label]), f"{100 * near:.0f} %"])
     tasks = ", ".join(one.task.name for one in board.tables)
     title = f"{board.track} track, equal {board.budget}: {tasks}; = marks those within noise of the first"
     names = ["mean rank", "method", "wins", "settings near the best"]

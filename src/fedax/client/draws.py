@@ -49,7 +49,8 @@ class Draws:
     """The cohorts of a run and the rows of their minibatches, a block of rounds at a time.
 
     A block's row numbers are a small array. Programs that run methods are given them, so what draws them is compiled
-    once for all methods of a plan.
+    once for all methods of a plan. Shorter runs are given arrays of the same shape, empty beyond their rounds, so that
+    runs of any length share the programs of the methods.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Draws:
         `shares.arranged` has them. rounds: of the run. presence: who is there, everybody unless given."""
         self.plan, self.places, self.mesh, self.seed, self.presence = plan, places, mesh, seed, presence
         each = places * plan.max_steps * (plan.batch or 0)
-        self.rounds = max(1, min(BLOCK, rounds, ROOM // max(1, each)))  #: of a block
+        self.most = max(1, min(BLOCK, ROOM // max(1, each)))  #: rounds that a block has room for
+        self.rounds = min(self.most, rounds)  #: of a block
         self._cohorts: tuple[int, Cohorts] | None = None
         self._rows: tuple[int, Any] | None = None
 
@@ -87,7 +89,11 @@ class Draws:
         return self._cohorts[1]
 
     def who(self, round: int) -> Cohorts:
-        """The block of a round: its cohorts [rounds, places]."""
+        """The block of a round: its cohorts [rounds, places], filled up to `most` rounds."""
+        drawn = self._drawn(round)
+        return np.pad(drawn, ((0, self.most - len(drawn)), (0, 0)))
+
+    def _drawn(self, round: int) -> Cohorts:
         drawn = self.block(round // self.rounds)
         if shares.is_divided(self.mesh):
             return shares.arranged(self.mesh, drawn, self.places)
@@ -95,9 +101,9 @@ class Draws:
         return np.pad(drawn, ((0, 0), (0, self.places - self.plan.cohort)), constant_values=nobody)
 
     def rows(self, round: int, count: Any) -> Any:
-        """The block of a round: its minibatches' rows [rounds, places, steps, batch]; () for full local gradients.
+        """The block of a round: its minibatches' rows [rounds, places, steps, batch], filled up as the cohorts are.
 
-        count: how many rows each client has.
+        They are () for full local gradients. count: how many rows each client has.
         """
         if self.plan.batch is None:
             return ()
@@ -105,8 +111,8 @@ class Draws:
         if self._rows is None or self._rows[0] != block:
             self._rows = None  # given up before the next is made
             rounds = np.arange(block * self.rounds, (block + 1) * self.rounds, dtype=np.int32)
-            program = block_program(self.plan, self.mesh)
-            self._rows = block, program(self.seed, rounds, self.who(round), count)
+            program = block_program(self.plan, self.mesh, self.most)
+            self._rows = block, program(self.seed, rounds, self._drawn(round), count)
         return self._rows[1]
 
 
@@ -154,8 +160,8 @@ def participation(plan: Plan, seed: jax.Array, rounds: int) -> NDArray[np.int64]
 
 
 @functools.lru_cache(maxsize=32)
-def block_program(plan: Plan, mesh: Mesh) -> Any:
-    """The compiled rows(seed, rounds, who, count) -> [rounds, places, steps, batch] of some rounds' minibatches."""
+def block_program(plan: Plan, mesh: Mesh, most: int) -> Any:
+    """The compiled rows(seed, rounds, who, count) -> [most, places, steps, batch] of some rounds' minibatches."""
 
     def one(seed: Any, round: Any, client: Any, count: Any) -> jax.Array:
         if shares.is_divided(mesh) or plan.sometimes:
@@ -166,7 +172,8 @@ def block_program(plan: Plan, mesh: Mesh) -> Any:
 
     def block(seed: Any, rounds: Any, who: Any, count: Any) -> Any:
         # one round after the other: what ranking takes stays near the core
-        return jax.lax.map(lambda at: a_round(seed, at[0], at[1], count), (rounds, who))
+        drawn = jax.lax.map(lambda at: a_round(seed, at[0], at[1], count), (rounds, who))
+        return jax.numpy.pad(drawn, ((0, most - len(drawn)), *[(0, 0)] * 3))
 
     spread = P(None, *shares.over_devices(mesh))
     return jax.jit(jax.shard_map(block, mesh=mesh, in_specs=(P(), P(), spread, P()), out_specs=spread, check_vma=False))

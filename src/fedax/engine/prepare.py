@@ -138,7 +138,7 @@ class Prepared:
         measured = place_data(shown.arrays, shown.train, steps[: shown.clients], engine.mesh, placed, others)
         data: Data | Disk = measured
         if isinstance(data, Disk) and not isinstance(data, DividedRows):
-            engine.draws.rounds = 1  # a round's rows come with its call
+            engine.draws.rounds = engine.draws.most = 1  # a round's rows come with its call
         if isinstance(trained, Lazy):
             data = engine.place(Data.of({}, trained.train, steps, trained.make))
         evaluated = dataclasses.replace(plan, clients=shown.clients)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedax.errors import FedaxError
 from fedax.leaderboard.rules import LEVEL
-from fedax.leaderboard.standing import Board, Table
+from fedax.leaderboard.standing import Board
 from fedax.runs.files import write_whole
 
 COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5")
@@ -84,22 +84,20 @@ def _costs(board: Board) -> Any:
     for axes, table in zip(panels, board.tables, strict=False):
         shown = [*best, *([table.yardstick.label] if table.yardstick and table.yardstick.label not in best else [])]
         for label, colour in zip(shown, COLOURS, strict=False):
-            _curve(axes, table, label, colour)
+            curve = table.outcomes[label].curve
+            axes.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=label, linewidth=1.2)
         axes.set_title(table.task.name)
         axes.set_xlabel(f"share of the budget of {board.budget}")
         axes.set_ylabel(f"test {table.task.metric}")
-        if not table.higher:
+        if table.higher:  # the first steps are alike, and would hide what differs
+            axes.set_ylim(bottom=float(np.nanmin([table.outcomes[label].curve[3] for label in shown])) - table.point)
+        else:
             axes.set_yscale("log")
     for axes in panels[len(board.tables) :]:
         axes.set_axis_off()
     handles, names = panels[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False)
     return figure
-
-
-def _curve(axes: Any, table: Table, label: str, colour: str) -> None:
-    curve = table.outcomes[label].curve
-    axes.plot(np.linspace(0, 1, len(curve)), curve, color=colour, label=label, linewidth=1.2)
 
 
 def _sensitivity(board: Board) -> Any:

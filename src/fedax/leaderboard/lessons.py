@@ -33,25 +33,26 @@ def _standing(board: Board, label: str) -> tuple[str, str]:
     """A method's place by mean rank, and its verdicts against the yardstick over the tasks."""
     ranks, yardstick = board.mean_ranks, YARDSTICK[board.track]
     place = 1 + sum(rank < ranks[label] for rank in ranks.values())
-    tied = "=" if not board.apart(next(iter(ranks)), label) else ""
-    if yardstick not in ranks:
-        return f"{place}{tied} of {len(ranks)}", "–"
-    verdicts = [table.pair(label, yardstick)[0] for table in board.tables]
-    counts = [str(verdicts.count(kind)) for kind in ("ahead", "tied", "behind")]
-    return f"{place}{tied} of {len(ranks)}", ", ".join(counts)
+    tied = "=" if label in board.first and len(board.first) > 1 else ""
+    return f"{place}{tied} of {len(ranks)}", ", ".join(map(str, verdicts(board, label, yardstick)))
+
+
+def verdicts(board: Board, label: str, other: str) -> tuple[int, ...]:
+    """On how many tasks a method is ahead of another, tied with it and behind it."""
+    found = [table.pair(label, other)[0] for table in board.tables]
+    return tuple(found.count(kind) for kind in ("ahead", "tied", "behind"))
 
 
 def counted(tables: Tables, first: str, second: str) -> str:
-    """On how many tasks the one is ahead of the other, tied and behind, with the points of each."""
-    kinds: dict[str, list[str]] = {"ahead": [], "tied": [], "behind": []}
+    """On how many tasks the one is ahead of the other, behind and tied, with the points of each that is not tied."""
+    kinds: dict[str, list[str]] = {"ahead": [], "behind": [], "tied": []}
     for table in tables:
-        if first in table.outcomes and second in table.outcomes:
-            verdict, mean, half = table.pair(first, second)
-            shown = f"{mean:+.1f} ± {half:.1f}" if mean == mean else "diverged"
-            kinds[verdict].append(table.task.name if verdict == "tied" else f"{table.task.name} {shown}")
-    total = sum(map(len, kinds.values()))
-    parts = [f"{kind} on {len(found)} ({', '.join(found)})" for kind, found in kinds.items() if found]
-    return f"{', '.join(parts)} of {total} task{'s' if total != 1 else ''}"
+        verdict, mean, half = table.pair(first, second)
+        points = f"{mean:+.1f} ± {half:.1f}" if mean == mean else "diverged"
+        kinds[verdict].append(table.task.name if verdict == "tied" else f"{table.task.name} {points}")
+    return "; ".join(
+        f"{kind} on {len(found)} of {len(tables)} ({', '.join(found)})" for kind, found in kinds.items() if found
+    )
 
 
 def named(label: str) -> str:
@@ -73,30 +74,52 @@ def lessons(boards: Sequence[Board]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _scaffold(shared: dict[str, list[Table]]) -> Iterator[str]:
+    yield from _overall(shared, "SCAFFOLD")
     for budget, known in shared.items():
-        tables = [table for table in known if {"SCAFFOLD", "FedAvg"} <= set(table.outcomes)]
-        if not tables:
-            continue
-        rounds = tables[0].outcomes["SCAFFOLD"].rounds / tables[0].outcomes["FedAvg"].rounds
-        for unequal, who in ((True, "clients that differ"), (False, "rows dealt at random")):
-            some = [table for table in tables if table.task.unequal is unequal]
-            if some:
-                yield (
-                    f"At equal {budget}, with {rounds:.2g} times FedAvg's rounds, and {who}: SCAFFOLD is "
-                    f"{counted(some, 'SCAFFOLD', 'FedAvg')} (points)."
-                )
+        tables = _with(known, "SCAFFOLD", "FedAvg")
+        for words in sorted({_clients(table) for table in tables}, reverse=True):
+            some = [table for table in tables if _clients(table) == words]
+            yield f"{words}, {_at(some, budget, 'SCAFFOLD')}, it is {counted(some, 'SCAFFOLD', 'FedAvg')}."
+
+
+def _clients(table: Table) -> str:
+    if not table.task.unequal:
+        return "Where rows are dealt at random"
+    present = "a part of them is" if table.task.experiment.cohort else "all are"
+    return f"Where clients differ and {present} in a round"
 
 
 def _dear(shared: dict[str, list[Table]]) -> Iterator[str]:
     for label in ("FedDeper", "FedSpeed"):
-        for budget, tables in shared.items():
-            found = [table for table in tables if {label, "FedAvg"} <= set(table.outcomes)]
-            if found:
-                rounds = found[0].outcomes[label].rounds / found[0].outcomes["FedAvg"].rounds
-                yield (
-                    f"At equal {budget} {label} has {rounds:.2g} times FedAvg's rounds and is "
-                    f"{counted(found, label, 'FedAvg')} (points)."
-                )
+        yield from _overall(shared, label)
+        for budget, known in shared.items():
+            if tables := _with(known, label, "FedAvg"):
+                yield f"{label}, {_at(tables, budget, label)}, is {counted(tables, label, 'FedAvg')}."
+
+
+def _overall(shared: dict[str, list[Table]], label: str) -> Iterator[str]:
+    """In how many cases a method pays, in one sentence."""
+    parts = []
+    for budget, known in shared.items():
+        found = [table.pair(label, "FedAvg")[0] for table in _with(known, label, "FedAvg")]
+        if found:
+            pays, costs = found.count("ahead"), found.count("behind")
+            parts.append(
+                f"at equal {budget} it is ahead of FedAvg on {pays} of {len(found)} tasks and behind on {costs}"
+            )
+    if parts:
+        yield f"**{label}**: {'; '.join(parts)}."
+
+
+def _with(tables: Tables, *labels: str) -> list[Table]:
+    return [table for table in tables if set(labels) <= set(table.outcomes)]
+
+
+def _at(tables: Tables, budget: str, label: str) -> str:
+    """A budget and what it pays for, compared with FedAvg."""
+    shares = [table.outcomes[label].rounds / table.outcomes["FedAvg"].rounds for table in tables]
+    low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
+    return f"at equal {budget} ({low if low == high else f'{low} to {high}'} % of FedAvg's rounds)"
 
 
 def _personal(tables: Tables) -> Iterator[str]:
@@ -108,11 +131,11 @@ def _personal(tables: Tables) -> Iterator[str]:
         groups = {kind: [k for k, v in verdicts.items() if v[0] == kind] for kind in ("ahead", "tied", "behind")}
         best = max(others, key=lambda label: verdicts[label][1] if verdicts[label][1] == verdicts[label][1] else -1e9)
         alone, (verdict, mean, half) = table.outcomes["LocalOnly"].mean, verdicts[best]
+        counts = ", ".join(f"{len(found)} {kind}" for kind, found in groups.items())
+        behind = f" Behind: {', '.join(groups['behind'])}." if groups["behind"] else ""
         yield (
-            f"{table.task.title}: of {len(others)} methods {len(groups['ahead'])} are ahead of training alone "
-            f"({100 * alone:.1f} %), {len(groups['tied'])} tied, {len(groups['behind'])} behind; the best, {best}, is "
-            f"{verdict} ({mean:+.1f} ± {half:.1f} points)"
-            f"{'' if not groups['behind'] else '; behind: ' + ', '.join(groups['behind'])}."
+            f"{table.task.title}: training alone has {100 * alone:.1f} %; of {len(others)} other methods {counts}. The "
+            f"best of them, {best}, is {verdict} ({mean:+.1f} ± {half:.1f}).{behind}"
         )
 
 
@@ -125,7 +148,11 @@ def _sparse(tables: Tables) -> Iterator[str]:
         parts = []
         for rival in rivals:
             verdict, mean, half = table.pair("FedDualAvg", rival)
-            density = table.outcomes[rival].density
-            parts.append(f"{rival}'s {100 * density:.0f} % (FedDualAvg is {verdict}, {mean:+.1f} ± {half:.1f} points)")
+            digits = 1 if table.higher else 2  # a point of a loss is large: the first model's is far away
+            points = f"{mean:+.{digits}f} ± {half:.{digits}f}"
+            parts.append(f"{rival}'s {100 * table.outcomes[rival].density:.0f} % ({verdict}, {points})")
         share = f"{100 * own:.0f} %" if own == own else "an unknown share"
-        yield f"{table.task.title}: {share} of FedDualAvg's weights are not zero, of {', of '.join(parts)}."
+        yield (
+            f"{table.task.title}: {share} of FedDualAvg's weights are not zero, of {', of '.join(parts)}; in brackets "
+            "how FedDualAvg's score compares."
+        )

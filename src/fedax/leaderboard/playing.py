@@ -67,6 +67,15 @@ def named(task: Task, name: str) -> Candidate:
     return candidate(name, lr=task.lr, steps=steps)
 
 
+def label(name: str) -> str:
+    """How a method is called on the board.
+
+    >>> label("mine.py:Mine")
+    'Mine'
+    """
+    return name.rpartition(":")[2] or name
+
+
 def play(
     ground: Ground, one: Candidate, seeds: Sequence[int], entry: Entry | None, keep: Keep, say: Callable[[float], None]
 ) -> Entry:

@@ -20,7 +20,12 @@ YARDSTICK = {"shared": "FedAvg", "composite": "FedAvg", "personal": "LocalOnly"}
 LEVEL = 0.05
 
 RULES = f"""\
-- **Budget.** A task fixes FedAvg's rounds. On the first board every method may take as many gradients of single rows
+- **Tasks.** A task fixes FedAvg's rounds and a rate around which all ranges lie. Both were set by runs of FedAvg alone
+  (of training alone in the personal track), before any other method was run: so many rounds that its score no
+  longer climbs much (the convolutional networks, whose runs are dear, have fewer), and the rate near which its score on validation rows is best. One
+  task was changed after a run: `hospitals` has five times the rows, because 366 test rows were too few. FedPD is not
+  on the board: it is FedADMM as long as no round skips.
+- **Budget.** On the first board every method may take as many gradients of single rows
   as FedAvg does in these rounds, on the second as many floats sent up and down; it has the rounds that this pays for,
   rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends
   nothing has FedAvg's rounds on the second board. A method whose budget pays for less than a {PARTS}th is left out,
@@ -31,9 +36,12 @@ RULES = f"""\
   board by itself. Test rows are not looked at before that.
 - **Score.** The chosen setting runs with {len(SEEDS["full"])} seeds ({len(SEEDS["quick"])} in the quick suite): other
   first models, cohorts and minibatches, on the same division of the data. The score is the task's metric on test rows
-  at the end, never the best on the way: of the shared model, or in the personal track the clients' own models'.
+  at the end, never the best on the way: of the shared model, or in the personal track the clients' own models'. The
+  seeds change neither the division nor the test rows, so an interval says what another run on these data would give,
+  not what other data would.
 - **Ties.** Two methods are compared seed by seed. One is ahead if Student's 95 % interval of the mean difference
-  leaves out 0; else they are tied. A method that diverges with some seed is behind all that do not.
+  leaves out 0; else they are tied. A method that diverges with some seed is behind all that do not. Of comparisons
+  between equally good methods one in twenty comes out ahead or behind by chance; the mean ranks below allow for that.
 - **Ranks.** A method's rank on a task is 1, plus 1 for each method that is ahead of it, plus 1/2 for each that is
   tied with it. A win is a task on which nobody is ahead of it. The mean rank is over the tasks on which all methods
   of the track were run.

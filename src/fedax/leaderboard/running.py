@@ -11,10 +11,8 @@ from typing import Any
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.interrupts import Stopped, deferred
-from fedax.leaderboard.playing import Entry, Ground, chosen_settings, named, play
-from fedax.leaderboard.rules import TRIALS
+from fedax.leaderboard.playing import Entry, Ground, chosen_settings, label, named, play
 from fedax.leaderboard.saved_tasks import Saved, read
-from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.tasks import Task
 from fedax.outside import is_outside
 from fedax.runs.lock import locked
@@ -103,15 +101,6 @@ def one(
     return ""
 
 
-def label(name: str) -> str:
-    """How a method is called on the board.
-
-    >>> label("mine.py:Mine")
-    'Mine'
-    """
-    return name.rpartition(":")[2] or name
-
-
 def _of_track(task: Task, methods: Sequence[str]) -> list[str]:
     """Those of the named methods that a task's board has a place for: its track's, and one's own."""
     for name in methods:
@@ -121,12 +110,8 @@ def _of_track(task: Task, methods: Sequence[str]) -> list[str]:
 
 def _current(saved: Saved, methods: Sequence[str]) -> Saved:
     """What is saved but for methods whose code or ranges have changed since; `methods` may name one's own."""
-    known = {label(name): name for name in (*saved.task.methods, *methods)}
-    for key in saved.entries.keys() & known.keys():
-        candidate, entry = named(saved.task, known[key]), saved.entries[key]
-        settings = candidate.draw(TRIALS)
-        if entry["source"] != source_hash(candidate.make(settings[0])) or entry["settings"] != settings:
-            del saved.entries[key]
+    for key in saved.changed(methods):
+        del saved.entries[key]
     return saved
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fedax.errors import FedaxError
-from fedax.leaderboard.playing import Entry
+from fedax.leaderboard.playing import Entry, label, named
 from fedax.leaderboard.rules import BUDGETS, PARTS, TRIALS, TUNING_SEED
+from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.tasks import Task
 from fedax.runs.files import versions, write_whole
 
@@ -25,6 +27,16 @@ class Saved:
         self.entries: dict[str, Entry] = {}
         self.left_out: dict[str, str] = {}
         self.versions = versions()
+
+    def changed(self, methods: Sequence[str] = ()) -> list[str]:
+        """The methods whose code or ranges are no longer those that were run; `methods` may name one's own."""
+        known = {label(name): named(self.task, name) for name in (*self.task.methods, *methods)}
+        return [
+            key
+            for key, entry in self.entries.items()
+            if (one := known.get(key)) is not None
+            and (entry["settings"] != (drawn := one.draw(TRIALS)) or entry["source"] != source_hash(one.make(drawn[0])))
+        ]
 
     def save(self) -> None:
         """Write the file, whole or not at all."""

@@ -164,6 +164,14 @@ class Board:
         """Whether two mean ranks differ beyond noise."""
         return self.p < LEVEL and abs(self.mean_ranks[first] - self.mean_ranks[second]) >= self.difference
 
+    @functools.cached_property
+    def first(self) -> list[str]:
+        """Those within noise of the best mean rank; with one task, on which no ranks can differ so, those that win."""
+        order = list(self.mean_ranks)
+        if len(self.tables) == 1:
+            return [label for label in order if self.wins[label]]
+        return [label for label in order if not self.apart(order[0], label)]
+
     @property
     def groups(self) -> list[list[str]]:
         """The largest groups of neighbours that cannot be told apart."""

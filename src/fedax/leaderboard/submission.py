@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedax.errors import FedaxError
 from fedax.experiments.events import Progress
-from fedax.leaderboard.playing import Entry, Ground, chosen, named, play
+from fedax.leaderboard.playing import Entry, Ground, chosen, label, named, play
 from fedax.leaderboard.rules import SEEDS, TRIALS, TUNING_SEED
-from fedax.leaderboard.running import label, run
+from fedax.leaderboard.running import run
 from fedax.leaderboard.saved_tasks import Saved, checked, read
 from fedax.leaderboard.source import source_hash
 from fedax.leaderboard.standing import common_seeds, complete
@@ -45,6 +45,7 @@ def check(target: str, tasks: Sequence[Task]) -> str:
 
 def add(target: str, tasks: Sequence[Task], suite: str, folder: Path, progress: Progress) -> tuple[list[Saved], Path]:
     """Run a method under the rules; the local copy of the board with it, and the submission's file."""
+    progress.say(f"checking {label(target)}: the conformance suite")
     track = check(target, tasks)
     tracks = ("shared", "composite") if track == "composite" else (track,)
     fitting = [task for task in tasks if task.track in tracks]
@@ -74,50 +75,83 @@ def add(target: str, tasks: Sequence[Task], suite: str, folder: Path, progress: 
     return copy, path
 
 
-def verify(path: Path, tasks: Sequence[str] | None, progress: Progress) -> Iterator[tuple[str, bool, str]]:
-    """What holds of a submission: that it kept the rules, and that runs come out again; a subject, whether, and words.
+class Claim(NamedTuple):
+    """A method's results on a task, as a file has them."""
 
-    tasks: which to run again; default the quickest.
+    task: Task
+    target: str
+    hash: str
+    entry: Entry
+
+    @property
+    def about(self) -> str:
+        return f"{self.task.name}, {label(self.target)}"
+
+    def wrong(self, seeds: Sequence[int]) -> list[str]:
+        """What does not keep the rules."""
+        task, entry, one = self.task, self.entry, named(self.task, self.target)
+        checks = {
+            "another version of the task": self.hash == task.hash,
+            "other code": entry["source"] == source_hash(one.make(one.draw(1)[0])),
+            "other settings": entry["settings"] == one.draw(TRIALS),
+            "not every seed": bool(entry["grid"]) and common_seeds(task, {"": entry}) == list(seeds),
+        }
+        return [words for words, holds in checks.items() if not holds]
+
+
+def verify(
+    path: Path, tasks: Sequence[str] | None, methods: Sequence[str] | None, progress: Progress
+) -> Iterator[tuple[str, bool, str]]:
+    """What holds of a submission, or of a task's saved results: a subject, whether it holds, and words.
+
+    Every result must keep the rules; those of the named tasks and methods, or the two quickest, must come out again.
     """
     asked = read_json(path)
     if asked is None:
         raise FedaxError(f"{path} is not there")
     try:
-        target, seeds = str(asked["method"]), [int(seed) for seed in asked["seeds"]]
-        given = {task.name: task for task in map(load, tasks or ())}
-        found = {given.get(name) or load(str(name)): about for name, about in asked["tasks"].items()}
-        entries = {task: checked(task, about["entry"]) for task, about in found.items()}
-        hashes = {task: str(about["hash"]) for task, about in found.items()}
-        was = dict(asked["versions"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedaxError(f"{path} is not a submission: {type(error).__name__}: {error}") from None
-    if not entries:
-        raise FedaxError(f"{path} has no task")
-    for name in given.keys() - {task.name for task in entries}:
-        raise FedaxError(f"{path} has no task {name!r}: it has {', '.join(task.name for task in entries)}")
+        claims, named_tasks = _claims(asked, tasks or ()), [load(name).name for name in tasks or ()]
+        seeds = (
+            [int(seed) for seed in asked["seeds"]]
+            if "seeds" in asked
+            else common_seeds(claims[0].task, asked["entries"])
+        )
+        was, tuned = dict(asked["versions"]), asked["tuning_seed"]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise FedaxError(f"{path} is no submission and no task's results: {type(error).__name__}: {error}") from None
+    again = [
+        claim
+        for claim in sorted(claims, key=lambda claim: float(claim.entry["cpu_seconds"]))
+        if (not tasks or claim.task.name in named_tasks) and (not methods or label(claim.target) in methods)
+    ]
+    if not again:
+        raise FedaxError(f"{path} has no such result: it has {'; '.join(claim.about for claim in claims)}")
     changed = {k: v for k, v in versions().items() if was.get(k) != v}
-    yield (
-        "versions",
-        True,
-        "the same" if not changed else f"other here: {', '.join(f'{k} {v}' for k, v in changed.items())}",
-    )
-    yield "seeds", seeds in [list(some) for some in SEEDS.values()], f"{seeds}, tuned with {asked.get('tuning_seed')}"
-    for task, entry in entries.items():
-        one = named(task, target)
-        yield f"{task.name}, task", hashes[task] == task.hash, hashes[task]
-        yield f"{task.name}, code", entry["source"] == source_hash(one.make(one.draw(1)[0])), entry["source"]
-        yield f"{task.name}, settings", entry["settings"] == one.draw(TRIALS), f"{len(entry['settings'])} settings"
-        complete_runs = common_seeds(task, {"": entry}) == seeds if entry["grid"] else False
-        yield f"{task.name}, runs", complete_runs, "every seed" if complete_runs else "some seeds are missing"
-    cheap = sorted(entries, key=lambda task: float(entries[task]["cpu_seconds"]))
-    for task in [t for t in cheap if t.name in given] if given else cheap[:RERUN]:
-        progress.say(f"running {task.name} again, seed {seeds[0]}")
-        yield _again(task, named(task, target), entries[task], seeds[0])
+    others = ", ".join(f"{name} {version}" for name, version in changed.items())
+    yield "versions", True, f"other here: {others}" if others else "the same"
+    yield "seeds", seeds in map(list, SEEDS.values()) and tuned == TUNING_SEED, f"{seeds}, tuned with {tuned}"
+    for claim in claims:
+        wrong = claim.wrong(seeds)
+        yield claim.about, not wrong, "; ".join(wrong) or "the task, the code, the settings and the seeds"
+    for claim in again if tasks or methods else again[:RERUN]:
+        progress.say(f"running {claim.about} again, seed {seeds[0]}")
+        yield _again(claim, seeds[0])
 
 
-def _again(task: Task, one: Any, entry: Entry, seed: int) -> tuple[str, bool, str]:
+def _claims(asked: Any, own: Sequence[str]) -> list[Claim]:
+    """What a file claims; own: tasks in files of their own, which it has by name alone."""
+    if "entries" in asked:
+        task, digest = load(str(asked["task"])), str(asked["hash"])
+        return [Claim(task, key, digest, checked(task, entry)) for key, entry in asked["entries"].items()]
+    given = {task.name: task for task in map(load, own)}
+    found = [(given.get(name) or load(str(name)), about) for name, about in asked["tasks"].items()]
+    return [Claim(t, str(asked["method"]), str(about["hash"]), checked(t, about["entry"])) for t, about in found]
+
+
+def _again(claim: Claim, seed: int) -> tuple[str, bool, str]:
     """Tune again, run one seed again, and compare: another machine rounds otherwise, so within what seeds differ by."""
-    again = play(Ground(task), one, [seed], None, lambda entry: None, lambda share: None)
+    task, entry = claim.task, claim.entry
+    again = play(Ground(task), named(task, claim.target), [seed], None, lambda entry: None, lambda share: None)
     number, other = (chosen(task, e, "gradients") for e in (entry, again))
     was, now = (_last(e, n, seed) for e, n in ((entry, number), (again, other)))
     others = (_last(entry, number, int(key)) for key in entry["runs"].get(str(number), {}) if int(key) != seed)
@@ -125,7 +159,7 @@ def _again(task: Task, one: Any, entry: Entry, seed: int) -> tuple[str, bool, st
     point = 0.01 if better(task.column("test")) == "max" else 0.01 * abs(was or 0.0)
     spread = 3 * float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
     allowed = min(max(point, spread), MOST_POINTS * point)  # what a stranger's seeds differ by is no excuse for more
-    subject = f"{task.name}, seed {seed} again"
+    subject = f"{claim.about}, seed {seed} again"
     if was is None or now is None:
         return subject, was is now, f"diverged in {'both' if was is now else 'one of the two'}"
     return (

@@ -22,7 +22,8 @@ from fedax.experiments.schema import Experiment
 from fedax.leaderboard.rules import PARTS, SEEDS
 from fedax.selection.candidates import Track, fitting
 
-_FIELDS = ("title", "about", "suites", "track", "metric", "unequal", "lr", "validation", "experiment")
+_FIELDS = ("title", "about", "suites", "track", "metric", "unequal", "lr", "validation", "minutes", "experiment")
+_OPTIONAL = {"validation": 0.0, "unequal": True, "minutes": 0.0}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,7 +31,8 @@ class Task:
     """A task: what is learnt, from whom, and how it is scored.
 
     lr: the rate around which every method's ranges lie. unequal: whether clients differ. validation: the share of each
-    client's training rows that is kept for validation, where the data come without.
+    client's training rows that is kept for validation, where the data come without. minutes: of one core for all
+    methods, estimated.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Task:
     unequal: bool
     lr: float
     validation: float
+    minutes: float
     experiment: Experiment
     hash: str
 
@@ -101,15 +104,15 @@ def hold_out(federation: Federation, share: float) -> Federation:
 
 
 def names(suite: str | None = None) -> list[str]:
-    """The tasks of a suite, or all.
+    """The tasks of a suite, or all, the cheapest first.
 
     >>> len(names("full")) >= 10
     True
     """
     if suite not in (None, *SEEDS):
         raise unknown("suite", str(suite), SEEDS)
-    found = sorted(p.name.removesuffix(".toml") for p in _folder().iterdir() if p.name.endswith(".toml"))
-    return [name for name in found if suite is None or suite in load(name).suites]
+    every = sorted(map(load, _known()), key=lambda task: (task.minutes, task.name))
+    return [task.name for task in every if suite is None or suite in task.suites]
 
 
 def load(name: str) -> Task:
@@ -121,8 +124,7 @@ def load(name: str) -> Task:
     own = Path(name) if name.endswith(".toml") else None
     path: Any = own or _folder() / f"{name}.toml"
     if not path.is_file():
-        known = sorted(p.name.removesuffix(".toml") for p in _folder().iterdir() if p.name.endswith(".toml"))
-        raise unknown("task", name, known)
+        raise unknown("task", name, _known())
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -136,17 +138,21 @@ def made(name: str, table: dict[str, Any]) -> Task:
         if field not in _FIELDS:
             raise unknown(f"field of task {name}", field, _FIELDS)
     for field in _FIELDS:
-        if field not in table and field not in ("validation", "unequal"):
+        if field not in table and field not in _OPTIONAL:
             raise FedaxError(f"task {name} has no {field}: its fields are {', '.join(_FIELDS)}")
     asked = {**table["experiment"], "name": name, "algorithm": {"name": "FedAvg", "lr": table["lr"]}}
     experiment = parse(asked)
     if experiment.rounds % PARTS:
         raise FedaxError(f"task {name}: rounds is {experiment.rounds}: it must be a multiple of {PARTS}")
-    learnt = {key: value for key, value in table.items() if key not in ("title", "about", "suites")}
+    learnt = {key: value for key, value in table.items() if key not in ("title", "about", "suites", "minutes")}
     digest = hashlib.sha256(json.dumps(learnt, sort_keys=True).encode()).hexdigest()[:16]
     given = {key: value for key, value in table.items() if key != "experiment"}
-    given = {"validation": 0.0, "unequal": True, **given, "suites": tuple(table["suites"])}
+    given = {**_OPTIONAL, **given, "suites": tuple(table["suites"])}
     return Task(name=name, experiment=experiment, hash=digest, **given)
+
+
+def _known() -> list[str]:
+    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
 
 
 def _folder() -> Any:

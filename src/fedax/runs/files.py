@@ -114,6 +114,8 @@ def as_json(content: Any) -> Any:
     """
     if isinstance(content, dict):
         return {key: as_json(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [as_json(value) for value in content]
     return str(content) if isinstance(content, float) and not math.isfinite(content) else content
 
 

@@ -3,6 +3,7 @@
 There are three tracks, each judged by its purpose:
 
 shared      one model for all: every method with a shared model, except those that are FedAvg without a regularizer
+            and FedPD, which is FedADMM as long as no round skips
 personal    a model for each client: the personal methods, FedAvg and SCAFFOLD fine-tuned by each client, LocalOnly
 composite   a problem with a regularizer or a constraint: the methods that take it by its prox, and FedAvg with
             subgradients where there are any
@@ -22,9 +23,11 @@ from typing import Any, Literal
 from fedax.algorithms import ALGORITHMS, build, method_class
 from fedax.algorithms.base import RATE, Algorithm, Times, within
 from fedax.algorithms.localised import OfBase
-from fedax.errors import FedaxError
+from fedax.errors import FedaxError, unknown
+from fedax.outside import is_outside
 
 Track = Literal["shared", "personal", "composite"]
+TRACKS: tuple[Track, ...] = ("shared", "personal", "composite")
 Numbers = dict[str, float]
 
 #: Variants, by the names that papers give them: another method with one choice made.
@@ -33,8 +36,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedDualAvg-OSP": ("FedDualAvg", {"client_prox": False}),
     "APFL-adaptive": ("APFL", {"adaptive": True}),
 }
-FINE_TUNED = {"FedAvg, fine-tuned": "FedAvg", "SCAFFOLD, fine-tuned": "SCAFFOLD"}
+FINE_TUNED = {"FedAvg-fine-tuned": "FedAvg", "SCAFFOLD-fine-tuned": "SCAFFOLD"}
 WITH_PSI = ("FedMiD", "FedDualAvg")  #: methods that are FedAvg without a regularizer
+SAME = ("FedPD",)  #: FedADMM unless rounds skip, which no range has
 BOTH = ("FedDeper",)  #: a personal method whose paper judges its shared model
 
 
@@ -114,6 +118,9 @@ def candidate(name: str, *, lr: float, given: Mapping[str, Any] | None = None, s
         inner = candidate(FINE_TUNED[name], lr=lr)
         return Candidate(name, "Localised", inner.fixed, inner.spans, base=FINE_TUNED[name], steps=steps)
     told, fixed = VARIANTS.get(name, (name, {}))
+    known = {*SAME, *(one for track in TRACKS for one in fitting(track))}
+    if not is_outside(name) and name not in known:
+        raise unknown("algorithm", name, sorted(known))
     fixed, options = dict(fixed), dict(given or {})
     cls: Any = method_class(told)
     spans: dict[str, Span] = {}
@@ -165,9 +172,9 @@ def fitting(track: Track) -> list[str]:
     """The names of the methods of a track; whether each can run on a problem is seen when it is prepared.
 
     >>> fitting("composite")
-    ['FedADMM', 'FedDualAvg', 'FedMiD', 'FedPD', 'FedMiD-OSP', 'FedDualAvg-OSP', 'FedAvg']
+    ['FedADMM', 'FedDualAvg', 'FedMiD', 'FedMiD-OSP', 'FedDualAvg-OSP', 'FedAvg']
     """
-    known = {name: cls for name, cls in ALGORITHMS.items() if not issubclass(cls, OfBase)}
+    known = {name: cls for name, cls in ALGORITHMS.items() if not issubclass(cls, OfBase) and name not in SAME}
     if track == "composite":
         names = [name for name, cls in known.items() if cls.composite and not cls.personalised]
         return [*names, "FedMiD-OSP", "FedDualAvg-OSP", "FedAvg"]
