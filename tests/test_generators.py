@@ -159,6 +159,16 @@ def test_the_intercept_is_standard_normal_over_seeds():
     assert np.std(drawn) == pytest.approx(1, abs=0.15)
 
 
+def test_spread_scales_the_means_alone():
+    far, near, alike = (small(lasso, "thesis-II", clients=3, spread=spread) for spread in (1.0, 0.25, 0.0))
+    for i in range(3):
+        one, other, none = (np.asarray(drawn.client(i)["x"], np.float64) for drawn in (far, near, alike))
+        mean = one - none
+        np.testing.assert_allclose(mean, np.broadcast_to(mean[0], mean.shape), atol=1e-5)
+        np.testing.assert_allclose(other, none + 0.25 * mean, atol=1e-5)
+        assert np.std(mean[0]) > 0.5
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.1, 3.0])
 def test_noise_is_the_standard_deviation(noise):
     federation = small(lasso, "thesis-II", clients=50, noise=noise)
@@ -255,6 +265,7 @@ def test_precision_and_info():
         ({"ones": 40, "dimension": 32}, "ones is 40 and own is 0: together they must be at most dimension, 32"),
         ({"ones": 31, "own": 2, "dimension": 32}, "ones is 31 and own is 2: together they must be at most"),
         ({"noise": -0.5}, "noise is -0.5: it must be a finite number of at least 0"),
+        ({"spread": -1.0}, "spread is -1.0: it must be a finite number of at least 0"),
         ({"noise": "loud"}, "noise is 'loud': it must be a finite number of at least 0"),
         ({"own_value": np.nan}, "own_value is nan: it must be a finite number"),
         ({"intercept": 2.0}, "intercept is 2.0: it must be True or False"),

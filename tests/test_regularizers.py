@@ -574,6 +574,24 @@ def test_mirrors_invert_and_are_gradients(x64, h):
 
     expected = jax.grad(value)(x).tree
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), h.grad(x).tree, expected)
+    assert float(h.value(x)) == pytest.approx(float(value(x)), rel=1e-12)
+
+
+@pytest.mark.parametrize("h", [Euclidean(), NegativeEntropy(), PNorm(1.2), PNorm(1.5), PNorm(2.0)], ids=str)
+def test_divergences_are_as_convex_as_their_norm_says(x64, h):
+    """D_h(x, z) >= (c/2) ||x - z||^2: c = 1 but p - 1 for a p-norm, in the 1-norm on the simplex for the entropy."""
+    rng = np.random.default_rng(15)
+    order = {NegativeEntropy: 1, PNorm: getattr(h, "p", 2)}.get(type(h), 2)
+    constant = h.p - 1 if isinstance(h, PNorm) else 1
+    for _ in range(50):
+        x, z, u = (Vector(jnp.asarray(rng.dirichlet(np.full(6, 0.4)))) for _ in range(3))
+        found = float(h.divergence(x, z))
+        assert found >= constant / 2 * np.linalg.norm(x.tree - z.tree, order) ** 2 * (1 - 1e-9)
+        if isinstance(h, NegativeEntropy):
+            assert found == pytest.approx(float(jnp.sum(x.tree * jnp.log(x.tree / z.tree))), rel=1e-9)
+        three = h.divergence(x, u) + h.divergence(u, z) - (h.grad(z) - h.grad(u)) @ (x - u)
+        assert found == pytest.approx(float(three), rel=1e-8, abs=1e-12)  # the three points' identity
+        assert abs(float(h.divergence(x, x))) < 1e-12
 
 
 def test_mirrors_at_their_edges():

@@ -42,7 +42,7 @@ EVERY = """
 apfl-fig2 apfl-fig3 apfl-fig4 apfl-fig5 apfl-fig6 apfl-table1 apfl-table2 apfl-table3
 fco-constrained fco-fmri fco-lasso-I fco-lasso-II fco-lasso-III fco-lasso-IV
 fco-lowrank-I fco-lowrank-II fco-lowrank-III fco-lowrank-IV fedac-a9a fedac-vanilla
-feddeper-fig1 feddeper-fig3 feddeper-fig7 feddeper-table1
+feddeper-fig1 feddeper-fig3 feddeper-fig4 feddeper-fig7 feddeper-table1
 fedspeed-ablation fedspeed-fig1 fedspeed-fig4 fedspeed-fig5 fedspeed-interval
 fedspeed-table1 fedspeed-table2 fedspeed-table5 fedspeed-table8
 pfedfbe-lasso-I pfedfbe-lasso-II pfedfbe-matrix pfedfbe-mnist thesis-bias
@@ -232,6 +232,7 @@ def test_the_best_round_a_target_and_a_columns_growth() -> None:
     assert value(asked, run) == 0.7
     assert value(asked.model_copy(update={"best": True}), run) == 0.8
     assert value(asked.model_copy(update={"reaches": 0.75}), run) == 2
+    assert [value(asked.model_copy(update={"over": last}), run) for last in (0, 2)] == [0.75, 0.7]
     assert value(asked.model_copy(update={"metric": "seconds", "each_round": True}), run) == 0.5
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedax.bounds import table_2_1
+from fedax.bounds import table_2_1, theorem_2_10
 from fedax.errors import FedaxError
 from fedax.papers.theory import (
     drift,
@@ -68,6 +68,7 @@ def test_no_step_size_beats_the_lower_bound(zeta):
     # Table 2.1: the fourth coordinate stays within 8 zeta / L, where clients' curvatures make zeta 3/2 of itself
     rates = table_2_1(L=1.0, B=1.0, sigma=2.0, zeta=1.5 * zeta, zeta_star=zeta, M=64, K=K, R=R)
     assert rates["lower"] / 200 < min(errors) < rates["upper"]
+    assert theorem_2_10(L=1.0, B=1.0, sigma=2.0, zeta_star=zeta, M=64, K=K, R=R) / 200 < min(errors)
 
 
 def test_an_instance_has_the_constants_it_was_asked_for():

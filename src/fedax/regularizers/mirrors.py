@@ -3,8 +3,9 @@
     grad(x)           = grad h(x)                 from the model x to its dual y
     inverse(y)        = grad h*(y)                and back
     retrieve(y, t, psi) = grad (h + t psi)*(y) = argmin over x of  h(x) + t psi(x) - <y, x>
+    divergence(x, z)    = h(x) - h(z) - <grad h(z), x - z>, the Bregman divergence D_h(x, z)
 
-The last has a closed form only for some pairs of h and psi; `check` refuses the others before work begins.
+Retrieving has a closed form only for some pairs of h and psi; `check` refuses the others before work begins.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from fedax.vectors import Vector
 class Mirror:
     """Base class of the mirror maps."""
 
+    def value(self, x: Vector) -> jax.Array:
+        """h(x)."""
+        raise NotImplementedError
+
     def grad(self, x: Vector) -> Vector:
         """grad h(x)."""
         raise NotImplementedError
@@ -38,6 +43,14 @@ class Mirror:
         """grad (h + t psi)*(y); without psi, the inverse."""
         raise NotImplementedError
 
+    def divergence(self, x: Vector, z: Vector) -> jax.Array:
+        """D_h(x, z), at least 0, and 0 for x = z alone; B^2 of Theorems 4.3, 4.4 and 4.7 is D_h(x*, x0).
+
+        >>> float(Euclidean().divergence(Vector(jnp.array([3.0, 1.0])), Vector(jnp.array([1.0, 1.0]))))
+        2.0
+        """
+        return self.value(x) - self.value(z) - self.grad(z) @ (x - z)
+
     def check(self, psi: Regularizer | None, params: Any = None) -> None:
         """Refuse a regularizer without a closed form and, if they are given, first parameters outside h's domain."""
 
@@ -49,6 +62,9 @@ class Euclidean(Mirror):
     >>> Euclidean().retrieve(Vector(jnp.array([3.0, -0.5])), 2.0, L1(1.0)).tree.tolist()
     [1.0, -0.0]
     """
+
+    def value(self, x: Vector) -> jax.Array:
+        return x @ x / 2
 
     def grad(self, x: Vector) -> Vector:
         return x
@@ -79,6 +95,11 @@ class NegativeEntropy(Mirror):
     def selects(self, path: str) -> bool:
         """Whether h is the entropy on the leaf at a path."""
         return chosen(self.on, path)
+
+    def value(self, x: Vector) -> jax.Array:
+        terms = mapped(self, lambda leaves: [jax.scipy.special.xlogy(a, a) - a for a in leaves], lambda a: a**2 / 2, x)
+        total: jax.Array = optax.tree.sum(terms.tree)
+        return total
 
     def grad(self, x: Vector) -> Vector:
         return mapped(self, lambda leaves: [_log(a) for a in leaves], lambda a: a, x)
@@ -144,6 +165,9 @@ class PNorm(Mirror):
     @property
     def _euclidean(self) -> bool:
         return not isinstance(self.p, jax.Array) and self.p == 2
+
+    def value(self, x: Vector) -> jax.Array:
+        return self.grad(x) @ x / 2  # h is homogeneous of degree 2
 
     def grad(self, x: Vector) -> Vector:
         return x if self._euclidean else _power(x, self.p)

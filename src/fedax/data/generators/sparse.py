@@ -1,6 +1,6 @@
 """Synthetic regressions with a known sparse or low-rank truth: lasso and low-rank matrix recovery.
 
-Client m has a mean mu_m ~ N(0, I) and observes
+Client m has a mean mu_m ~ N(0, I), times `spread`, and observes
 
     a = mu_m + delta,   delta ~ N(0, I)
     b = <w_m, a> + x0 + noise * eps,   eps ~ N(0, 1)
@@ -49,6 +49,7 @@ class LassoClients(Generator):
     places : "client" draws these places for each client, "common" once for all of them; default "client"
     intercept : whether x0 is drawn from N(0, 1), otherwise it is 0; default True
     noise : the standard deviation of the noise; finite and at least 0, default 1
+    spread : the standard deviation of a client's mean mu_m; finite and at least 0, default 1; 0 makes clients alike
 
     Rows are drawn in single precision, and worked out in double where JAX is in double precision.
 
@@ -68,6 +69,7 @@ class LassoClients(Generator):
     places: Literal["client", "common"] = "client"
     intercept: bool = True
     noise: float = 1.0
+    spread: float = 1.0
 
     name: ClassVar[str] = "lasso"
 
@@ -81,6 +83,7 @@ class LassoClients(Generator):
             )
         check_number("own_value", self.own_value, -math.inf)
         check_number("noise", self.noise, 0)
+        check_number("spread", self.spread, 0)
         if self.places not in ("client", "common"):
             raise unknown("places", str(self.places), ("client", "common"))
         if not isinstance(self.intercept, bool):
@@ -129,7 +132,7 @@ class LassoClients(Generator):
 
         _, for_mean, for_train, for_test = self._keys(key, number)
         features, precise = math.prod(self.shape), jnp.result_type(float)
-        mean = jax.random.normal(for_mean, (features,), jnp.float32).astype(precise)
+        mean = self.spread * jax.random.normal(for_mean, (features,), jnp.float32).astype(precise)
 
         def row(r: jax.Array) -> tuple[jax.Array, jax.Array]:
             own = jax.random.fold_in(jnp.where(r < self.rows, for_train, for_test), r - self.rows * (r >= self.rows))

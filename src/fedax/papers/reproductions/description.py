@@ -68,7 +68,7 @@ class Quantity(DescriptionTable):
     reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
         better side (an accuracy as a share of 1); infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
-    over: the mean over the last so many rounds.
+    over: the mean over the last so many rounds; 0 for that over all evaluated rounds but the start.
     best: the best evaluated round instead of the last.
     each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
     minus: the quantity that is subtracted, as changes of this one's fields.
@@ -109,7 +109,7 @@ class Quantity(DescriptionTable):
         if self.each_round:
             words += " a round"
         if self.over is not None:
-            words += f", last {self.over} rounds"
+            words += f", last {self.over} rounds" if self.over else ", mean over the rounds"
         if self.group == "unseen":
             words += ", new clients"
         return words

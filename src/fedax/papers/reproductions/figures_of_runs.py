@@ -97,7 +97,7 @@ def value(quantity: Quantity, run: RecordedRun) -> float:
         grown, rounds = (begun[-1][column] - begun[0][column] for column in (metric, "round"))
         return float(grown / rounds)
     if quantity.over is not None and run.rows:
-        first = run.rows[-1]["round"] - quantity.over
+        first = run.rows[-1]["round"] - quantity.over if quantity.over else 0
         return statistics.fmean(float(row[metric]) for row in run.rows if row["round"] > first and metric in row)
     found = final(run, metric)
     return math.nan if found is None else found
