@@ -39,8 +39,19 @@ ROUNDS = 30
 
 
 @algorithm
-class Shifted(FedAvg):
-    """FedAvg with one vector, the same for all clients, added to every local step's gradient."""
+class Kept(FedAvg):
+    """FedAvg whose clients keep a vector that no step reads: it is read from the table and written back as it was."""
+
+    def client_init(self, x0: Any) -> Any:
+        return zeros(x0)
+
+    def finish(self, y: Any, oracle: Any, message: Any, c_i: Any, ctx: Any) -> Any:
+        return y - message, c_i
+
+
+@algorithm
+class Shifted(Kept):
+    """One vector, the same for all clients, is added to every local step's gradient."""
 
     def init(self, x0: Any) -> Any:
         return x0, zeros(x0)
@@ -66,10 +77,7 @@ class Shifted(FedAvg):
 
 @algorithm
 class OwnShift(Shifted):
-    """The vector is the client's own, read from its state."""
-
-    def client_init(self, x0: Any) -> Any:
-        return zeros(x0)
+    """From that vector the client's own is taken away."""
 
     def step(self, y: Any, oracle: Any, message: Any, c_i: Any, ctx: Any) -> Any:
         return y - self.lr * (oracle.grad(y) + (message[1] - c_i))
@@ -77,7 +85,7 @@ class OwnShift(Shifted):
 
 @algorithm
 class Written(OwnShift):
-    """The state is written too, once a round."""
+    """The state that is written back is a new one."""
 
     def finish(self, y: Any, oracle: Any, message: Any, c_i: Any, ctx: Any) -> Any:
         x, c = message
@@ -86,10 +94,11 @@ class Written(OwnShift):
 
 PARTS = {
     "FedAvg": FedAvg,
+    "+ a state, written back as it was": Kept,
     "+ a vector in every local step": Shifted,
-    "+ of the client's own": OwnShift,
-    "+ written once a round": Written,
-    "+ sent: SCAFFOLD": fedax.SCAFFOLD,
+    "+ less the client's own": OwnShift,
+    "+ the state is a new one": Written,
+    "+ its change is sent: SCAFFOLD": fedax.SCAFFOLD,
 }
 
 

@@ -14,7 +14,7 @@ KEPT = tempfile.TemporaryDirectory(prefix="fedax-tests-")
 os.environ.setdefault("FEDAX_COMPILE_CACHE", "1")
 os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "here")
 # Tests compile much and compute little: code that is not optimised is made in half the time, and by XLA's older
-# emitters in about a third of that. The demo's test and the benchmarks run what users do; FEDAX_OPTIMISED=1 lets all.
+# emitters in about a third of that; programs that are not split for several threads save another tenth. The demo's test and the benchmarks run what users do; FEDAX_OPTIMISED=1 lets all.
 QUICK = ""
 if os.environ.get("FEDAX_OPTIMISED", "0") == "0":
     QUICK = " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

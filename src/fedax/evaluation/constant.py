@@ -7,8 +7,10 @@ constant of each client, from the client's own training rows.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,11 +21,14 @@ from fedax.problem.losses import row_loss
 Array = np.ndarray[Any, Any]
 CLASSES = ("cross_entropy", "next_token", "logistic")
 MOST = 500  # clients with a constant each
+Constant = dict[str, Any]
+#: what was found, for as long as its federation and problem live: the runs of a comparison share it
+_FOUND: WeakKeyDictionary[Federation, WeakKeyDictionary[Problem, dict[Any, Constant | None]]] = WeakKeyDictionary()
 
 
 def constant_predictor(
     problem: Problem, federation: Federation, parts: Iterable[str], *, personal: bool = False
-) -> dict[str, Any] | None:
+) -> Constant | None:
     """The constant's name, and its metrics on some parts as a history has them; None for a loss of the user's own.
 
     personal: also give the metrics of one constant for each client.
@@ -34,6 +39,14 @@ def constant_predictor(
     >>> made["name"], made["values"]["train_accuracy"]
     ('Majority class', 0.75)
     """
+    found = _FOUND.setdefault(federation, WeakKeyDictionary()).setdefault(problem, {})
+    asked = tuple(parts), personal
+    if asked not in found:
+        found[asked] = _predictor(problem, federation, *asked)
+    return copy.deepcopy(found[asked])
+
+
+def _predictor(problem: Problem, federation: Federation, parts: Iterable[str], personal: bool) -> Constant | None:
     y = federation.arrays.get("y")
     if y is None or problem.builtin is None or problem.model is None:
         return None
