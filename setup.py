@@ -6,8 +6,6 @@ Everything else about the package is in pyproject.toml.
 import re
 from pathlib import Path
 
-from setuptools import setup
-
 #: Where the repository's files can be read, such as "https://example.org/fedax/blob/v0.2.0/"; nowhere public so far.
 FILES = ""
 
@@ -22,5 +20,7 @@ def description(readme: str, files: str = FILES) -> str:
 
 
 if __name__ == "__main__":
+    from setuptools import setup
+
     readme = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
     setup(long_description=description(readme), long_description_content_type="text/markdown")
