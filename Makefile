@@ -10,7 +10,7 @@ setup: $(VENV)/.core
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e .
+	$(INSTALL) -e ".[tables,download]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.core

@@ -186,7 +186,7 @@ def test_two_classes_and_none(words, capsys):
 def test_data_that_come_divided(capsys):
     words = ["--set", "preset=thesis-III", "--set", "dimension=16", "--set", "clients=4"]
     assert invoke(["data", "preview", "lasso", *words]) == 0
-    assert "4 clients, 640 rows: 160 to 160" in capsys.readouterr().out
+    assert "4 clients, 640 rows: 160 a client" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def _said_on_reading() -> bytes:
 
 
 def user_cache() -> Path:
-    """Where downloads are kept as well (`fedax.data.datasets.fetch`)."""
+    """The directory of downloads, compiled programs and other files that can be made again."""
     named = os.environ.get("FEDAX_CACHE")
     if named:
         return Path(named).absolute()

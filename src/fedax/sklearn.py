@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from fedax.errors import FedaxError
+from fedax.extras import needed
 from fedax.prediction.forward import outputs, probabilities
 
 Floats = NDArray[np.float64]
@@ -261,7 +262,7 @@ def _check_weight(weight: Floats) -> None:
 
 
 def _federation(x: Floats, y: Any, weight: Floats, clients: Any) -> Any:
-    import pandas
+    pandas = needed("pandas", "tables", "a column of clients")
 
     from fedax.data.federation import arrange
 

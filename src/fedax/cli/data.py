@@ -94,7 +94,8 @@ def info(
     fedax data info patients.csv
     """
     from fedax.cli.table_info import is_table, show_table_file
-    from fedax.data.datasets.fetching import cache, present
+    from fedax.data.datasets.fetching import present
+    from fedax.runtime import user_cache
 
     if is_table(name):
         show_table_file(name)
@@ -103,7 +104,7 @@ def info(
     print(f"{name}: {dataset.description}")
     for file in dataset.files:
         path = present(file)
-        where = f"{path}" if path else f"not here; its place is {cache() / file.name}"
+        where = f"{path}" if path else f"not here; its place is {user_cache() / file.name}"
         print(f"  file      {where}")
         for address in file.addresses:
             print(f"            {address}")

@@ -97,19 +97,18 @@ class Heterogeneity:
         >>> from fedax.data import Federation
         >>> for line in heterogeneity(Federation.from_clients([{"y": [0, 0]}, {"y": [1, 1]}])).sentences():
         ...     print(line)
-        2 clients, 4 rows: 2 to 2 a client, median 2
-        2 labels, 1 to 1 a client
+        2 clients, 4 rows: 2 a client, median 2
+        2 labels, 1 a client
         mean total variation to the average client's labels 0.500
         """
         sizes = self.sizes
         lines = [
-            f"{len(sizes):,} clients, {sizes.sum():,} rows: {sizes.min():,} to {sizes.max():,} a client, "
-            f"median {np.median(sizes):,g}"
+            f"{len(sizes):,} clients, {sizes.sum():,} rows: {_range(sizes)} a client, median {np.median(sizes):,g}"
         ]
         if self.label_counts is None:
             return [*lines, "no labels: sizes only"]
         held = (np.array(self.label_counts) > 0).sum(axis=1)
-        lines.append(f"{len(self.label_counts[0])} labels, {held.min()} to {held.max()} a client")
+        lines.append(f"{len(self.label_counts[0])} labels, {_range(held)} a client")
         lines.append(f"mean total variation to the average client's labels {self.total_variation:.3f}")
         if self.zeta is not None:
             lines.append(f"gradient diversity zeta {self.zeta:.4g} (logistic regression at zero weights)")
@@ -180,3 +179,8 @@ def gradient_diversity(x: Array, y: Array, rows: Ranges) -> float:
         gradients.append(seen[place])
     mean = sum(gradients) / len(gradients)
     return float(np.sqrt(np.mean([((gradient - mean) ** 2).sum() for gradient in gradients])))
+
+
+def _range(numbers: np.ndarray[Any, Any]) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

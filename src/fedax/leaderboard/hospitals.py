@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedax.data import Federation, from_table
+from fedax.extras import needed
 
 HOSPITALS = ("Alta", "Bergen", "Chur", "Dover", "Evora", "Faro", "Graz", "Hove")
 
@@ -20,7 +21,7 @@ def table(seed: int = 0, most: int = 400) -> Any:
     >>> table(most=60).shape
     (480, 8)
     """
-    import pandas
+    pandas = needed("pandas", "tables", "a table")
 
     rng = np.random.default_rng(seed)
     common, parts = np.array([0.9, 0.5, -0.8, 0.4, 0.6]), []

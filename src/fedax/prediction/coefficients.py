@@ -17,6 +17,7 @@ import numpy as np
 from fedax.data.tables.applying import NUMERIC
 from fedax.data.tables.preparation import Preparation
 from fedax.errors import FedaxError
+from fedax.extras import needed
 
 LINEAR = ("linear", "logistic")
 INTERCEPT = "(intercept)"
@@ -62,7 +63,7 @@ def coefficients(
     whether it is exactly 0. With more than two classes there is one of each for every class. Where clients have models
     of their own, columns with each client's name hold its coefficients.
     """
-    import pandas
+    pandas = needed("pandas", "tables", "a table of coefficients")
 
     if model is None or model["name"] not in LINEAR:
         name = "a model of your own" if model is None else model["name"]

@@ -14,6 +14,7 @@ import numpy as np
 from fedax.data.checks import Array
 from fedax.data.tables.preparation import Preparation
 from fedax.errors import FedaxError, unknown
+from fedax.extras import needed
 from fedax.models.registry import MODELS, model
 from fedax.outside import is_outside
 from fedax.prediction.forward import MODELS as PLAIN
@@ -97,7 +98,7 @@ class Predictor:
 
         Columns that identify rows, such as a patient's number, come first. owner: the name of the table in errors.
         """
-        import pandas
+        pandas = needed("pandas", "tables", "prediction")
 
         frame = as_frame(table)
         ids = [name for name, why in self.preparation.left_out.items() if "tells rows apart" in why]
@@ -179,7 +180,7 @@ def as_frame(table: Any) -> Any:
     >>> as_frame({"age": 30, "blood": "A"}).shape
     (1, 2)
     """
-    import pandas
+    pandas = needed("pandas", "tables", "prediction")
 
     if isinstance(table, pandas.DataFrame):
         return table

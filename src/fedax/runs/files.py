@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedax import runtime, whole_files
 from fedax.errors import FedaxError
+from fedax.extras import needed
 from fedax.version import VERSION
 
 if TYPE_CHECKING:
@@ -58,9 +59,8 @@ class History(list[dict[str, Any]]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a data frame."""
-        import pandas
-
-        return pandas.DataFrame(list(self))
+        frame: pandas.DataFrame = needed("pandas", "tables", "a data frame").DataFrame(list(self))
+        return frame
 
     def lines(self) -> bytes:
         """The rows as a metrics log has them.

@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedax.errors import FedaxError
+from fedax.extras import needed
+from fedax.runtime import user_cache
 from fedax.whole_files import write_whole
 
 log = logging.getLogger("fedax")
@@ -62,24 +64,10 @@ class Published:
         return self.name.removesuffix(".gz")
 
 
-def cache() -> Path:
-    """The directory that fetched files are kept in.
-
-    >>> cache().is_absolute()
-    True
-    """
-    named = os.environ.get("FEDAX_CACHE")
-    if named:
-        return Path(named).absolute()
-    import pooch
-
-    return Path(pooch.os_cache("fedax"))
-
-
 def present(file: Published) -> Path | None:
     """The path of the file, plain or gzipped: below FEDAX_DATA, else in the cache, else None."""
     named = os.environ.get("FEDAX_DATA")
-    for root in [*([Path(named)] if named else []), cache()]:
+    for root in [*([Path(named)] if named else []), user_cache()]:
         for name in (file.place, f"{file.place}.gz"):
             if (root / name).is_file():
                 return root / name
@@ -90,13 +78,13 @@ def find(file: Published, progress: Progress | None = None) -> Path:
     """The path of the file, fetched into the cache if needed; a pinned file must still have its hash."""
     path = present(file) or _fetch(file, progress)
     pin = _pin(path)
-    if file.lines and path == cache() / file.name and pin.is_file() and _hash(path) != pin.read_text():
+    if file.lines and path == user_cache() / file.name and pin.is_file() and _hash(path) != pin.read_text():
         raise FedaxError(f"{path} is not what was downloaded: delete it to download it again, or {pin} to keep it")
     return path
 
 
 def _fetch(file: Published, progress: Progress | None) -> Path:
-    target = cache() / file.name
+    target = user_cache() / file.name
     by_hand = f"put the file at {target}" + (", or below FEDAX_DATA" if not os.environ.get("FEDAX_DATA") else "")
     if not file.addresses:
         raise FedaxError(f"{file.name} is missing and cannot be downloaded: {by_hand}")
@@ -111,7 +99,7 @@ def _fetch(file: Published, progress: Progress | None) -> Path:
 
 def _from_any(file: Published, target: Path, progress: Progress | None, by_hand: str) -> Path:
     """Fetch the file from the first address that gives it whole and with the right hash."""
-    import pooch
+    pooch = needed("pooch", "download", "a download")
     from requests import RequestException
 
     part, pin = target.with_name(f"{target.name}.part"), _pin(target)

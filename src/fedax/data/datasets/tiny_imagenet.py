@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from fedax.data.checks import Array
-from fedax.data.datasets.fetching import Published, cache, find
+from fedax.data.datasets.fetching import Published, find
 from fedax.data.datasets.formats import reason
 from fedax.data.datasets.images import Part
 from fedax.data.storage.sharing import filled
 from fedax.errors import FedaxError
+from fedax.runtime import user_cache
 
 # The hash is that of a public mirror's copy, which has the published number of bytes; its publisher states none.
 ARCHIVE = Published(
@@ -38,7 +39,7 @@ def tiny_imagenet(part: Part) -> dict[str, Array]:
             if not labels:
                 raise FedaxError(f"{path} has no images in {_ROOT}/{'train' if part == 'train' else 'val'}")
             state = path.stat()
-            decoded = cache() / "decoded" / f"tiny_imagenet-{part}-{state.st_size}-{state.st_mtime_ns}.npy"
+            decoded = user_cache() / "decoded" / f"tiny_imagenet-{part}-{state.st_size}-{state.st_mtime_ns}.npy"
             x = filled(decoded, (len(labels), 64, 64, 3), lambda out: _decode(archive, list(labels), path, out))
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise FedaxError(f"{path} is truncated, corrupt or not Tiny-ImageNet: {reason(error)}") from error

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from fedax.data.checks import Array
-from fedax.data.datasets.fetching import cache
 from fedax.errors import FedaxError
-from fedax.runtime import process_count
+from fedax.runtime import process_count, user_cache
 from fedax.whole_files import aside
 
 PART = 1 << 24  # bytes of a mapped array that are in memory at a time while its rows are put in order
@@ -114,8 +113,8 @@ def _mapped(array: Any) -> bool:
 
 def _on_disk(parts: Iterable[Array], dtype: Any, shape: tuple[int, ...]) -> Array:
     """An array that comes in parts, mapped from a file without a name that is removed with the array."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=cache()) as file:
+    user_cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=user_cache()) as file:
         for part in parts:
             part.tofile(file)
         file.flush()

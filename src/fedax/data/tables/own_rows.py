@@ -17,6 +17,7 @@ from fedax.data.checks import Array
 from fedax.data.datasets.formats import own_file, reason
 from fedax.data.tables.table import Table, check
 from fedax.errors import FedaxError, unknown
+from fedax.extras import needed
 from fedax.memory import check_memory
 
 MOST = 100_000  # columns of a CSV file: each costs what a small table does
@@ -29,7 +30,7 @@ def csv(path: str, **columns: Any) -> Table:
 
 def read_csv(path: str | Path) -> Any:
     """The frame of a CSV file with a header; only an empty cell is missing, so a client may be called NA."""
-    import pandas
+    pandas = needed("pandas", "tables", "a table")
 
     file = own_file(path)
     try:
@@ -71,7 +72,7 @@ def parquet(path: str, **columns: Any) -> Table:
 
 def read_parquet(path: str | Path) -> Any:
     """The frame of a Parquet file."""
-    import pandas
+    pandas = needed("pandas", "tables", "a table")
 
     file = own_file(path)
     try:
@@ -145,7 +146,7 @@ def from_huggingface(
         return check(dataset.to_pandas(), owner, label=label, features=features, **columns)
     if len(chosen) > 1:
         raise FedaxError(f"features is {list(chosen)}: {whole[0]} holds arrays, so it must be the only one")
-    import pandas
+    pandas = needed("pandas", "tables", "a table")
 
     scalars = {name: list(dataset[name]) for name in (label, columns.get("client")) if name in names}
     frame = pandas.DataFrame({**scalars, chosen[0]: np.arange(len(dataset)) / 2})
