@@ -528,6 +528,7 @@ def test_the_run_directory_is_one_that_report_reads(tmp_path, capsys):
         ({"min-clients": 5}, "min-clients is 5: it must be a whole number from 1 to 4"),
         ({"min-answers": 4}, "min-answers is 4: it must be a whole number from 1 to 3"),
         ({"round-timeout": -1.0}, "round-timeout is -1.0: it must be a number of seconds above 0"),
+        ({"round-timeout": float("inf")}, "round-timeout is inf: it must be a number of seconds above 0, at most"),
         ({"max-norm": -1.0}, "max_norm is -1.0"),
     ],
 )
