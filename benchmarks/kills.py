@@ -45,7 +45,6 @@ from fedax.vectors import Vector
 
 RESULTS = Path(__file__).resolve().parent / "results" / "kills.json"
 ROUNDS, REAL = 60, 10  # rounds of a run; every so manyeth kill is a real one
-LONGEST = 1.0  # seconds until a kill
 BUDGET = {"devices": None, "file": 400}  # bytes: the states of a cohort, and not of all
 
 
@@ -101,7 +100,10 @@ def crash(process: Any, home: Path, image: Path, draw: random.Random, *, real: b
     end = time.monotonic() + 120
     while begun(home) is None and time.monotonic() < end:
         time.sleep(0.002)
-    time.sleep(draw.uniform(0, LONGEST if real else LONGEST / 4))  # a new process compiles for most of its first run
+    if real and draw.random() < 0.8:  # a new process compiles for most of its first run
+        while process.poll() is None and not list(home.glob("*/checkpoints/*.ckpt")) and time.monotonic() < end:
+            time.sleep(0.002)
+    time.sleep(draw.uniform(0, 0.25))
     process.send_signal(signal.SIGKILL if real else signal.SIGSTOP)
     if real:
         process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -276,6 +277,24 @@ SVM = {
     "not finite": "1 1:inf\n0 1:1\n" * 20,
 }
 
+#: archives for data.name = "numpy"
+ARCHIVES: dict[str, dict[str, bytes]] = {
+    "no arrays": {},
+    "garbage": {"x.npy": b"garbage", "y.npy": b"garbage"},
+    "a header bomb": {
+        "x.npy": b"\x93NUMPY\x01\x00\x76\x00"
+        + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 3)}".ljust(117)
+        + b"\n",
+        "y.npy": b"",
+    },
+    "an object": {
+        "x.npy": b"\x93NUMPY\x01\x00\x76\x00"
+        + b"{'descr': '|O', 'fortran_order': False, 'shape': (40,)}".ljust(117)
+        + b"\ncos\nsystem\n(S'true'\ntR.",
+        "y.npy": b"",
+    },
+}
+
 #: what a run's directory may hold after a disk, an editor or a stranger was at it
 DAMAGED: dict[str, dict[str, str]] = {
     "garbage log": {"metrics.jsonl": "garbage\n"},
@@ -307,6 +326,9 @@ def files() -> Iterator[tuple[str, list[str]]]:
     for name in SVM:
         words = ["data.name=libsvm", f"data.path={name}.svm"]
         yield f"LibSVM: {name}", ["run", "good.toml", *(w for s in words for w in ("--set", s)), "--out", "out"]
+    for name in ARCHIVES:
+        words = [f"data={{ name = 'numpy', path = '{name}.npz', partition = {{ name = 'IID', clients = 2 }} }}"]
+        yield f"numpy: {name}", ["run", "good.toml", "--set", *words, "--out", "out"]
     for path in ("fifo", "/dev/zero", "/dev/null", ".", "missing.csv", "fifo/inside", "a\nb", "x" * 300):
         yield f"a path: {path[:20]!r}", ["run", "table.toml", "--set", f'data.path="{path}"', "--out", "out"]
         yield f"an experiment: {path[:20]!r}", ["run", path]
@@ -572,6 +594,10 @@ def prepare(home: Path) -> None:
         (home / f"cells {name}.csv").write_bytes(content)
     for name, text in SVM.items():
         (home / f"{name}.svm").write_text(text)
+    for name, members in ARCHIVES.items():
+        with zipfile.ZipFile(home / f"{name}.npz", "w") as archive:
+            for member, content in members.items():
+                archive.writestr(member, content)
     for name, text in OUTSIDE.items():
         (home / name).write_text(text)
     os.mkfifo(home / "fifo")

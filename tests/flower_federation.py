@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -189,6 +190,17 @@ def status(out: Path) -> dict:
         return json.loads((out / "status.json").read_text())
     except (OSError, ValueError):
         return {"status": "unknown", "round": -1}
+
+
+def cohorts_of(log: str) -> list[list[int]]:
+    """The clients whose answers each round used, by a run's log; of a round that was done twice, the last time.
+
+    >>> cohorts_of("round 1: 2 answers, clients 0, 1; round 2: 1 answers, clients 0; round 2: 1 answers, clients 1;")
+    [[0, 1], [1]]
+    """
+    found = re.findall(r"round (\d+): \d+ answers, clients ([\d, ]+)", log)
+    used = {int(round): [int(client) for client in clients.split(", ")] for round, clients in found}
+    return [used[round] for round in sorted(used)]
 
 
 def _kill(process: subprocess.Popen) -> None:

@@ -14,6 +14,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import fedax
+from by_hand import by_hand
 from conftest import LEAST_SQUARES, regression, vector
 from fedax.errors import FedaxError
 from fedax.regularizers import L1
@@ -24,11 +25,8 @@ from flwr.app import Message
 from flwr.cli.config_utils import load_and_validate
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedax.algorithms.base import Context, algorithm
+from fedax.algorithms.base import algorithm
 from fedax.cli import invoke
-from fedax.client.device_data import Data
-from fedax.client.plan import make_plan
-from fedax.client.round import Client
 from fedax.flower import Setting, client_app
 from fedax.flower.agreement import setting_of
 from fedax.flower.client_state import NAMES
@@ -108,29 +106,6 @@ def test_clients_that_are_there_sometimes_are_those_of_the_simulation(tmp_path, 
     moved = [row["floats_up"] for row in theirs.history]
     assert [row["floats_up"] for row in ours.history] == moved
     assert len({b - a for a, b in itertools.pairwise(moved)}) > 1, "the cohorts differ in size"
-
-
-def by_hand(asked, cohorts):
-    """The contract, round by round, on cohorts that are given: an upload that did not count leaves no trace."""
-    method = asked.algorithm
-    x0 = asked.first_parameters({})
-    data = Data.of(asked.federation.arrays, asked.federation.train, np.full(asked.clients, asked.local_steps))
-    plan = make_plan(asked.federation, asked, cohort=asked.cohort)[0]
-    server, states = method.init(x0), dict.fromkeys(range(asked.clients), method.client_init(x0))
-
-    @jax.jit
-    def work(i, r, message, state):
-        return Client(asked.problem, plan, data, i, asked.seed, r, method.composite).work(method, message, state)
-
-    for r, cohort in enumerate(cohorts):
-        uploads = []
-        for i in cohort:
-            upload, states[i] = work(np.int32(i), np.int32(r), method.broadcast(server), states[i])
-            uploads.append(upload)
-        mean = jax.tree.map(lambda *u: sum(u) / len(u), *uploads)
-        ctx = Context(r, 0, asked.local_steps, len(cohort), asked.clients, asked.problem.regularizer)
-        server = method.at(ctx).update(server, mean, ctx)
-    return method.model(server).tree
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -553,6 +528,7 @@ def test_the_run_directory_is_one_that_report_reads(tmp_path, capsys):
         ({"min-clients": 5}, "min-clients is 5: it must be a whole number from 1 to 4"),
         ({"min-answers": 4}, "min-answers is 4: it must be a whole number from 1 to 3"),
         ({"round-timeout": -1.0}, "round-timeout is -1.0: it must be a number of seconds above 0"),
+        ({"round-timeout": float("inf")}, "round-timeout is inf: it must be a number of seconds above 0, at most"),
         ({"max-norm": -1.0}, "max_norm is -1.0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A federation of real processes, disturbed in every round: it ends, its log says why, and its model is sound."""
+"""A federation of real processes, disturbed each round: it ends, its log says why, its model has every upload once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import fedax
+from by_hand import by_hand
 from conftest import vector
-from fedax.experiments import prepare, read
-from fedax.experiments.building import options
 
 pytest.importorskip("flwr")
 
+from fedax.flower.agreement import setting_of
 from fedax.flower.app_folder import new
-from flower_federation import Federation
+from flower_federation import Federation, cohorts_of
 
 EXPERIMENT = """
 rounds = 10
@@ -28,20 +28,10 @@ data.partition = { name = "IID", clients = 4 }
 model.name = "logistic"
 algorithm = { name = "SCAFFOLD", lr = 0.2 }
 """
-SEEDS = range(1, 9)  # of the undisturbed runs; the federation's is 0
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("FEDAX_NETWORK"), reason="FEDAX_NETWORK is not set: make test-network"
 )
-
-
-def spread():
-    """Models of undisturbed runs that differ in the draw of minibatches alone."""
-    experiment = read("experiment.toml")
-    problem, federation = prepare(experiment)
-    method = experiment.algorithm[0].build()
-    found = [fedax.simulate(problem, federation, method, **options(experiment, seed)) for seed in SEEDS]
-    return [vector(result.model) for result in found], [result.history[-1]["test_loss"] for result in found]
 
 
 def test_one_of_four_clients_is_killed_in_each_round(tmp_path, monkeypatch):
@@ -76,13 +66,10 @@ def test_one_of_four_clients_is_killed_in_each_round(tmp_path, monkeypatch):
     assert log.count("the run goes on after round") == 2
     assert "state.bin is damaged and left out" in log
     assert "round 7: client 0 did not answer in 60 s" in log
-    # Ten came back on another node: a server that starts anew has not known the two who were killed just before it, and
-    # the last may come when all is over.
-    assert log.count("no longer node") >= 7
+    # Ten came back on another node: a server that starts anew has not known those who were killed before it had met
+    # them, and the last may come when all is over.
+    assert log.count("no longer node") >= 5
     result = fedax.load(out)
     assert result.info["rounds"] == 10
-    models, losses = spread()
-    centre = np.mean(models, 0)
-    apart = [np.linalg.norm(model - centre) for model in models]
-    assert np.linalg.norm(vector(result.model) - centre) < 1.5 * max(apart)
-    assert min(losses) - np.ptp(losses) < result.history[-1]["test_loss"] < max(losses) + np.ptp(losses)
+    expected = vector(by_hand(setting_of("experiment.toml", {}), cohorts_of(log)))
+    np.testing.assert_allclose(vector(result.model), expected, rtol=1e-5, atol=1e-7)

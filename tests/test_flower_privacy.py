@@ -207,6 +207,8 @@ def test_every_method_uploads_changes(method: str) -> None:
         ({"clip": "1"}, "clip is '1': it must be a number above 0"),
         ({"clip": 1.0, "noise": -2.0}, "noise is -2.0: it must be a number from 0 on"),
         ({"clip": 1.0, "delta": 1.5}, "delta is 1.5: it must be a number above 0 and below 1"),
+        ({"clip": 1e-300}, "clip is 1e-300: float32 has numbers from 1.2e-38 to 3.4e+38"),
+        ({"clip": 1e20, "noise": 1e20}, "clip times noise is 1e+40: float32 has numbers from 1.2e-38 to 3.4e+38"),
         (
             {"noise": 1.0},
             "clip is missing: it must be the norm that uploads are clipped to, of which noise is a multiple",

@@ -79,3 +79,16 @@ def test_a_page_has_the_table_and_the_picture_of_the_saved_result(name):
     assert script.BEGIN + script.table(found) + script.END in page
     assert script.PICTURE.read_text() == script.picture(found)
     assert f"]({script.PICTURE.name})" in page
+
+
+def test_the_page_on_networks_tells_how_runs_were_killed():
+    saved, text = json.loads((RESULTS / "kills.json").read_text()), (ROOT / "docs/deploy.md").read_text()
+    first, second = (
+        {key: sum(row.get(key, 0) for row in saved[session]) for key in ("kills", "real", "same bits")}
+        for session in ("runs", "real")
+    )
+    assert second["real"] == second["kills"]
+    assert f"{first['same bits']:,} of {first['kills']:,} to the same bits, {first['real']} of them" in text
+    assert f"{second['same bits']:,} of {second['kills']:,}, all by SIGKILL" in text
+    assert f"{first['kills'] - first['real']:,} were not killed" in text
+    assert f"over {len({row['method'] for row in saved['real']})} methods" in text

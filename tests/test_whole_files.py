@@ -29,12 +29,11 @@ def test_a_pipe_is_written_to_and_one_that_nobody_reads_is_an_error(tmp_path):
     with pytest.raises(OSError, match="No such device or address"):
         write_whole(pipe, b"x")
     content = os.urandom(300_000)  # more than a pipe holds
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    os.set_blocking(reader, True)
+    both = os.open(pipe, os.O_RDWR)  # a reader, and a writer: it never comes to an end
 
     def read() -> None:
-        with os.fdopen(reader, "rb") as file:
-            found.append(file.read())
+        with os.fdopen(both, "rb") as file:
+            found.append(file.read(len(content)))
 
     thread = threading.Thread(target=read)
     thread.start()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedax.errors import FedaxError, unknown
+from fedax.options import check_float32
 from fedax.privacy.accounting import Cohorts, Guarantee, load
 
 FIELDS = ("clip", "noise", "delta", "cohorts")
@@ -45,6 +46,8 @@ class Privacy:
     def __post_init__(self) -> None:
         _number("clip", self.clip, "above 0", lambda value: value > 0)
         _number("noise", self.noise, "from 0 on", lambda value: value >= 0)
+        for name, value in {"clip": self.clip, "noise": self.noise, "clip times noise": self.clip * self.noise}.items():
+            check_float32(name, value)
         _number("delta", self.delta, "above 0 and below 1", lambda value: 0 < value < 1)
         if self.cohorts not in ("known", "secret"):
             raise unknown("cohorts", self.cohorts, ["known", "secret"])

@@ -9,6 +9,8 @@ from typing import Any
 from fedax.errors import FedaxError
 from fedax.flower.agreement import Setting
 
+LONGEST = 10_000_000  # seconds of a round: four months
+
 
 @dataclasses.dataclass(frozen=True)
 class Quorum:
@@ -39,8 +41,8 @@ class Quorum:
         begin = whole_number("min-clients", config.get("min-clients") or cohort, clients)
         need = whole_number("min-answers", config.get("min-answers") or (cohort + 1) // 2, cohort)
         limit = config.get("round-timeout") or 600.0
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-            raise FedaxError(f"round-timeout is {limit!r}: it must be a number of seconds above 0")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= LONGEST:
+            raise FedaxError(f"round-timeout is {limit!r}: it must be a number of seconds above 0, at most {LONGEST:,}")
         if setting.algorithm.needs_all:
             need = cohort
         return cls(max(begin, need), need, float(limit))

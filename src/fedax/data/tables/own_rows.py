@@ -110,7 +110,7 @@ def numpy(path: str, features: str = "x", label: str = "y", client: str | None =
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             check_memory(f"{file} unpacked", sum(member.file_size for member in stored.zip.infolist()))
-            arrays = {key: stored[key] for key in stored}
+            arrays = {key: array for key in stored if isinstance(array := stored[key], np.ndarray)}
     except FedaxError:
         raise
     except (ValueError, OSError, EOFError, AttributeError, TypeError, MemoryError, zipfile.BadZipFile) as error:
