@@ -161,8 +161,8 @@ def _sparse(tables: Tables) -> Iterator[str]:
         fewer = sum(table.outcomes["FedDualAvg"].density < table.outcomes["FedAvg"].density for table in sparse)
         behind = sum(table.pair("FedDualAvg", "FedAvg")[0] == "behind" for table in sparse)
         yield (
-            f"**FedDualAvg** has fewer weights that are not zero than FedAvg on {fewer} of {len(sparse)} tasks with an l1 "
-            f"norm, and its score is behind on {behind}."
+            f"**FedDualAvg** has fewer weights that are not zero than FedAvg on {fewer} of {len(sparse)} tasks with an "
+            f"l1 norm, and its score is behind on {behind}."
         )
     for table in sparse:
         parts = []
