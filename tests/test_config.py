@@ -102,11 +102,13 @@ def test_draws_do_not_depend_on_where_blocks_end():
     run = Simulation(
         LEAST_SQUARES, regression(), fedax.FedAvg(lr=0.1), rounds=11, cohort=3, local_steps=2, batch_size=4
     ).prepared
-    engine, found = run.engine, []
+    engine, found, shapes = run.engine, [], set()
     for block in (11, 4, 1):
         draws = Draws(run.plan, engine.executor.places, engine.mesh, engine.seed, block)
+        shapes.add((draws.who(0).shape, draws.rows(0, run.data.count).shape))
         rows = [np.asarray(draws.rows(r, run.data.count))[r % block] for r in range(11)]
         found.append((draws.cohorts(0, 11), draws.cohorts(3, 9), np.stack(rows)))
+    assert len(shapes) == 1  # so that runs of any length share a method's program
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)

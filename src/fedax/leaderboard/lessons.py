@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fedax.leaderboard.rules import BUDGETS, YARDSTICK
 from fedax.leaderboard.standing import Board, Table
@@ -68,7 +70,8 @@ def lessons(boards: Sequence[Board]) -> Iterator[tuple[str, list[str]]]:
         yield "When does SCAFFOLD pay?", list(_scaffold(shared))
         yield "What do FedDeper's and FedSpeed's extra gradients buy at equal cost?", list(_dear(shared))
     if by.get(("personal", "gradients")):
-        yield "When do personal models beat training alone?", list(_personal(by["personal", "gradients"]))
+        known = {budget: by["personal", budget] for budget in BUDGETS}
+        yield "When do personal models beat training alone?", list(_personal(known))
     if by.get(("composite", "gradients")):
         yield "What does FedDualAvg buy in sparsity?", list(_sparse(by["composite", "gradients"]))
 
@@ -122,37 +125,59 @@ def _at(tables: Tables, budget: str, label: str) -> str:
     return f"at equal {budget} ({low if low == high else f'{low} to {high}'} % of FedAvg's rounds)"
 
 
-def _personal(tables: Tables) -> Iterator[str]:
-    for table in tables:
-        if "LocalOnly" not in table.outcomes:
-            continue
-        others = [label for label in table.outcomes if label != "LocalOnly"]
-        verdicts = {label: table.pair(label, "LocalOnly") for label in others}
-        groups = {kind: [k for k, v in verdicts.items() if v[0] == kind] for kind in ("ahead", "tied", "behind")}
-        best = max(others, key=lambda label: verdicts[label][1] if verdicts[label][1] == verdicts[label][1] else -1e9)
-        alone, (verdict, mean, half) = table.outcomes["LocalOnly"].mean, verdicts[best]
-        counts = ", ".join(f"{len(found)} {kind}" for kind, found in groups.items())
-        behind = f" Behind: {', '.join(groups['behind'])}." if groups["behind"] else ""
-        yield (
-            f"{table.task.title}: training alone has {100 * alone:.1f} %; of {len(others)} other methods {counts}. The "
-            f"best of them, {best}, is {verdict} ({mean:+.1f} ± {half:.1f}).{behind}"
-        )
+def _personal(known: Mapping[Any, list[Table]]) -> Iterator[str]:
+    counts = [
+        f"at equal {budget} on {sum(_some_ahead(table) for table in tables)} of {len(tables)} tasks"
+        for budget, tables in known.items()
+    ]
+    yield f"**Some personal method** is ahead of training alone {', and '.join(counts)}."
+    for tables in zip(*known.values(), strict=True):
+        alone = tables[0].outcomes["LocalOnly"].mean
+        said = [_against_alone(table) for table in tables]
+        yield f"{tables[0].task.title}: training alone has {100 * alone:.1f} %. {' '.join(said)}"
+
+
+def _some_ahead(table: Table) -> bool:
+    return any(table.pair(label, "LocalOnly")[0] == "ahead" for label in table.outcomes)
+
+
+def _against_alone(table: Table) -> str:
+    """Which personal methods are ahead of training alone and behind it, and the best of them."""
+    verdicts = {label: table.pair(label, "LocalOnly") for label in table.outcomes if label != "LocalOnly"}
+    best = max(verdicts, key=lambda label: -math.inf if math.isnan(verdicts[label][1]) else verdicts[label][1])
+    verdict, mean, half = verdicts[best]
+    parts = []
+    for kind in ("ahead", "tied", "behind"):
+        names = [label for label, found in verdicts.items() if found[0] == kind]
+        listed = f" ({', '.join(names)})" if names and kind != "tied" else ""
+        parts.append(f"{len(names)} {kind}{listed}")
+    parts[0] += f", the best being {best} ({verdict}, {mean:+.1f} ± {half:.1f})"
+    return f"Of {len(verdicts)} methods at equal {table.budget}: {'; '.join(parts)}."
 
 
 def _sparse(tables: Tables) -> Iterator[str]:
-    for table in tables:
-        rivals = [k for k in ("FedMiD", "FedMiD-OSP", "FedAvg") if k in table.outcomes]
-        if "FedDualAvg" not in table.outcomes or not rivals:
-            continue
-        own = table.outcomes["FedDualAvg"].density
+    sparse = [table for table in _with(tables, "FedDualAvg", "FedAvg") if _has_l1(table)]
+    if sparse:
+        fewer = sum(table.outcomes["FedDualAvg"].density < table.outcomes["FedAvg"].density for table in sparse)
+        behind = sum(table.pair("FedDualAvg", "FedAvg")[0] == "behind" for table in sparse)
+        yield (
+            f"**FedDualAvg** has fewer weights that are not zero than FedAvg on {fewer} of {len(sparse)} tasks with an "
+            f"l1 norm, and its score is behind on {behind}."
+        )
+    for table in sparse:
         parts = []
-        for rival in rivals:
+        for rival in (label for label in ("FedMiD", "FedMiD-OSP", "FedAvg") if label in table.outcomes):
             verdict, mean, half = table.pair("FedDualAvg", rival)
             digits = 1 if table.higher else 2  # a point of a loss is large: the first model's is far away
             points = f"{mean:+.{digits}f} ± {half:.{digits}f}"
             parts.append(f"{rival}'s {100 * table.outcomes[rival].density:.0f} % ({verdict}, {points})")
-        share = f"{100 * own:.0f} %" if own == own else "an unknown share"
+        own = 100 * table.outcomes["FedDualAvg"].density
         yield (
-            f"{table.task.title}: {share} of FedDualAvg's weights are not zero, of {', of '.join(parts)}; in brackets "
-            "how FedDualAvg's score compares."
+            f"{table.task.title}: {own:.0f} % of FedDualAvg's weights are not zero, of {', of '.join(parts)}; in "
+            "brackets how FedDualAvg's score compares."
         )
+
+
+def _has_l1(table: Table) -> bool:
+    psi = table.task.experiment.problem.regularizer
+    return psi is not None and psi.name == "L1"

@@ -36,7 +36,7 @@ COLUMNS = """\
 - **ahead, tied, behind**: on how many tasks, of the yardstick: FedAvg, or training alone in the personal track.
 - **reaches**: on how many tasks the method's mean score is at the target at some evaluation. **Floats** and
   **CPU time to target** are what a run has spent by then, on the first board; – if it never is.
-- **worst tenth**: the mean accuracy of the tenth of clients that fare worst, at the end; in a board, the mean over the
+- **worst tenth**: the mean score of the tenth of clients that fare worst, at the end; in a board, the mean over the
   tasks that measure accuracy.
 - **settings near the best**: the sensitivity, in a board the mean over tasks.
 - **score**: mean over seeds, and the half-width of its own 95 % interval. Comparisons are seed by seed, so two methods
@@ -202,7 +202,7 @@ def _task(gradients: Table, floats: Table) -> Iterator[str]:
     for label in sorted(gradients.outcomes, key=lambda k: gradients.ranks[k]):
         one, two = gradients.outcomes[label], floats.outcomes[label]
         share = gradients.to_target(label, target)
-        spent = ("–", "–") if share is None else (_big(share * one.floats), f"{share * one.seconds:.1f} s")
+        spent = ("–", "–") if share is None else (_big(share * one.floats), f"{share * one.seconds:.2g} s")
         yield from _row(
             (label, f"{gradients.ranks[label]:g}", _score(gradients, label), str(one.rounds)),
             (f"{floats.ranks[label]:g}", _score(floats, label), str(two.rounds)),

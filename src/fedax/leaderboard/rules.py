@@ -21,10 +21,10 @@ LEVEL = 0.05
 
 RULES = f"""\
 - **Tasks.** A task fixes FedAvg's rounds and a rate around which all ranges lie. Both were set by runs of FedAvg alone
-  (of training alone in the personal track), before any other method was run: so many rounds that its score no
-  longer climbs much (the convolutional networks, whose runs are dear, have fewer), and the rate near which its score on validation rows is best. One
-  task was changed after a run: `hospitals` has five times the rows, because 366 test rows were too few. FedPD is not
-  on the board: it is FedADMM as long as no round skips.
+  (of training alone in the personal track), before any other method was run: so many rounds that its score no longer
+  climbs much (fewer for the convolutional networks, whose runs are dear), and the rate near which its score on
+  validation rows is best. One task was changed after a run: `hospitals` has five times the rows, because 366 test rows
+  were too few. FedPD is not on the board: it is FedADMM as long as no round skips.
 - **Budget.** On the first board every method may take as many gradients of single rows
   as FedAvg does in these rounds, on the second as many floats sent up and down; it has the rounds that this pays for,
   rounded down to a {PARTS}th of FedAvg's once {OVER:.0%} is added, at most {MOST} times FedAvg's. A method that sends
