@@ -121,11 +121,11 @@ def joined(result: ReproductionResult, asked: Iterable[str], folder: Path | None
 def keep(reproduction: Reproduction, result: ReproductionResult) -> None:
     """Write a result to those that come with Fedax; at the other scale too, where both run the same."""
     ran = reproduction.at(result.scale)
+    kept = joined(result, map(str, reproduction.quantities(result.scale)))
     for scale in (known for known in SCALES if reproduction.at(known) == ran):
-        kept = joined(dataclasses.replace(result, scale=scale), map(str, reproduction.quantities(scale)))
         path = where(reproduction.id, scale)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, kept.as_json())
+        write_json(path, dataclasses.replace(kept, scale=scale).as_json())
 
 
 def where(name: str, scale: Scale, folder: Path | None = None) -> Path:
