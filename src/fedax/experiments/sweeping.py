@@ -25,6 +25,7 @@ from fedax.errors import FedaxError
 from fedax.experiments.building import config_of, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
+from fedax.experiments.grids import with_values
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.judging import Judge, judge
 from fedax.experiments.resolved import carried_out, resolved_comparison, resolved_run, run_name
@@ -255,7 +256,7 @@ class _Sweeper:
         path = self.out / RUNS / run_name(table, trial.seed)
         if trial.result.model is None:
             return path
-        chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
+        chosen = with_values(table, trial.setting, keep_schedules=False)
         run = self.prepared(chosen.build(), trial.seed)
         if is_main_process():
             path.mkdir(parents=True, exist_ok=True)
