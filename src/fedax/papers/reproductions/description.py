@@ -41,8 +41,7 @@ RELATIONS: dict[Relation, str] = {
     "at_least": "not below",
     "at_most": "not above",
 }
-ONE_SEED = "One seed."
-SAID_OF_ONE_SEED = "One seed: whether another would change the order it cannot say, and no difference has an interval."
+ONE_SEED = "One seed: whether another would change the order it cannot say, and no difference has an interval."
 PAPERS = {
     "apfl": "Deng, Kamani and Mahdavi (2020), Adaptive Personalized Federated Learning",
     "feddeper": "Zhou et al. (2022), Depersonalized Federated Learning",
@@ -277,15 +276,21 @@ class Reproduction(DescriptionTable):
             part=whole.part, table=merged(table, {}, only=[m for m in self.small.methods if m in whole.methods])
         )
 
-    def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
+    def seeds(self, scale: Scale) -> int:
+        """The smallest number of seeds that a part runs with at a scale."""
+        return min(len(setting.table.get("seeds", [0])) for setting in self.at(scale))
+
+    def departing(self, scale: Scale, seeds: int | None = None) -> list[str]:
         """Every place where the setting at a scale departs from the paper, what one seed cannot say among it.
 
+        seeds: how many were run, where it is not the table's number.
+
         >>> from fedax.papers.reproductions import load
-        >>> load("fco-lasso-I").departing("paper", seeds=1)[-1]
+        >>> load("fco-lowrank-I").departing("paper")[-1]
         'One seed: whether another would change the order it cannot say, and no difference has an interval.'
         """
         every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
-        return [words for words in every if words != ONE_SEED] + [SAID_OF_ONE_SEED] * (seeds == 1)
+        return every + [ONE_SEED] * ((seeds or self.seeds(scale)) == 1)
 
     def asked(self, scale: Scale) -> tuple[list[Figure], list[PaperClaim]]:
         """The figures and claims about what is run at a scale."""
