@@ -75,8 +75,10 @@ def recommend(
     rates = [table.options["lr"] for table in asked.algorithm if isinstance(table.options.get("lr"), int | float)]
     own = track_of(problem, [table.build() for table in asked.algorithm]) == "personal"
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    if names == []:
-        raise FedaxError(f"--methods is {methods!r}: it must be names with commas between, such as FedAvg,SCAFFOLD")
+    if names is not None and (not names or len(set(names)) < len(names)):
+        raise FedaxError(
+            f"--methods is {methods!r}: it must be names with commas between, none twice, such as FedAvg,SCAFFOLD"
+        )
     how = {
         k: v for k, v in options(asked, 0).items() if k not in ("rounds", "seed", "eval_every", "eval_on", "personal")
     }
@@ -113,6 +115,7 @@ def show(found: Recommendation) -> None:
     from fedax.selection.recommendation import in_words
 
     screen, words = console(), in_words(found.metric)
+    screen.print("The data and the rounds", style="bold")
     for line in found.facts:
         screen.print(line, markup=False, highlight=False)
     rows = [
@@ -136,7 +139,7 @@ def show(found: Recommendation) -> None:
             rows,
             right=[*columns[2:], "drift", "diversity"],
             whole=["rank", "method"],
-            spare=["behind", "rounds", "gradients", "drift", "diversity"],
+            spare=["rounds", "gradients", "drift", "diversity"],
         )
     )
     others = [

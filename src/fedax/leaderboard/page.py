@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.lessons import lessons, named, ours, verdicts
-from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS, YARDSTICK
+from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS
 from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.standing import Board, Table, board, complete
+from fedax.selection.candidates import YARDSTICK
 
 TRACKS = {
     "shared": "One model for all",
