@@ -18,7 +18,7 @@ from fedax.selection import contest as contests
 from fedax.selection import recommend, recommendation
 from fedax.selection.allowance import Allowance
 from fedax.selection.candidates import Span, candidate, fitting
-from fedax.selection.ranking import ahead, rank
+from fedax.selection.ranking import ROWS, ahead, rank
 
 
 def problem(**more):
@@ -91,6 +91,13 @@ def test_ties_are_what_students_test_cannot_tell_apart():
         assert ahead(a, b, higher=False) == (beyond and a.mean() < b.mean())
 
 
+def test_fewer_than_six_rows_decide_nothing():
+    for rows in range(2, 12):  # the best case: every row in which two models differ speaks for the same one
+        decides = stats.binomtest(rows, rows).pvalue < 0.05
+        scores = {"A": [0.9 + rows / 1000] * 3, "B": [0.9] * 3}
+        assert (rank(scores, higher=True, least=ROWS / 1000)[1].rank == 2) == decides
+
+
 def test_a_diverged_method_is_behind_and_one_seed_decides_nothing():
     places = rank({"A": [0.5], "B": [0.9], "C": [np.nan]}, higher=True)
     assert [(p.label, p.rank) for p in places] == [("B", 1), ("A", 1), ("C", 3)]
@@ -151,9 +158,13 @@ def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypa
     recommend(problem(), federation, methods=methods, finalists=1, **how)
     assert measured == [1]  # what a time limit comes to: another measurement would be another search
 
+    rows = federation.validation.count.sum()
+    assert (found.rows, found.least) == (rows, 6 / rows)
+
     def concluded(**scores):
         costs = {label: {"floats": 100.0, "kept": 0.0} for label in scores} | {"Dear": {"floats": 200.0, "kept": 0.0}}
-        return dataclasses.replace(found, standings=rank(scores, higher=True), finals=scores, costs=costs).sentence()
+        told = dataclasses.replace(found, standings=rank(scores, higher=True), finals=scores, costs=costs, least=0.0)
+        return told.sentence()
 
     said = concluded(Dear=[0.91, 0.9, 0.92], FedAvg=[0.9, 0.91, 0.92], Standing=[0.5, 0.51, 0.5])
     assert said.startswith("Take FedAvg: accuracy 91.0 %; it is the cheapest of the finalists that are within noise")

@@ -139,6 +139,7 @@ def show(found: Recommendation) -> None:
             rows,
             right=[*columns[2:], "drift", "diversity"],
             whole=["rank", "method"],
+            caption=_limit(found),
             spare=["rounds", "gradients", "drift", "diversity"],
         )
     )
@@ -153,6 +154,13 @@ def show(found: Recommendation) -> None:
         screen.print(f"{label} left out: {why}", markup=False, highlight=False, soft_wrap=True)
     screen.print(f"{found.budget}, {found.attempts} runs in {found.seconds:.0f} s", markup=False, highlight=False)
     screen.print(found.sentence(), markup=False, highlight=False, soft_wrap=True)
+
+
+def _limit(found: Recommendation) -> str | None:
+    """What the validation rows can show at all."""
+    if not found.least:
+        return None
+    return f"{found.rows:,} validation rows: a difference below {100 * found.least:.1f} points is a tie"
 
 
 def write_winner(source: Path, overrides: Any, found: Recommendation, target: Path) -> None:

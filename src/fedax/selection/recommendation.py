@@ -24,7 +24,7 @@ from fedax.selection.allowance import Allowance, price
 from fedax.selection.candidates import YARDSTICK, Candidate, Track, candidate, fitting, track_of
 from fedax.selection.contest import FINAL, Attempt, Contest, Entrant, Notes, Outlook
 from fedax.selection.pilot import gradients_in
-from fedax.selection.ranking import Standing, ahead, rank
+from fedax.selection.ranking import ROWS, Standing, ahead, rank
 
 ATTEMPTS, RECOMMENDATION = "attempts.jsonl", "recommendation.json"
 DIAGNOSTICS = ("drift", "diversity", "residual")
@@ -35,7 +35,7 @@ class Recommendation:
     """The result of a search.
 
     standings: the finalists, best first, by validation rows over the seeds, of which finals has a value a seed; test:
-    their test metric, likewise.
+    their test metric, likewise. rows: of validation; least: the smallest difference that so few rows can show.
     chosen: each method's numbers as an experiment file writes them. costs: of a whole run of each method: rounds,
     gradients, floats, and the floats that a client keeps. dropped: the stage after which a method was dropped.
     left_out: methods that cannot run here, and why. facts: sentences about the federation.
@@ -43,6 +43,8 @@ class Recommendation:
 
     track: Track
     metric: str
+    rows: int
+    least: float
     standings: list[Standing]
     finals: dict[str, list[float]]
     test: dict[str, list[float]]
@@ -116,7 +118,7 @@ class Recommendation:
             return ""
         name, higher = "training alone" if self.track == "personal" else plain, better(self.metric) == "max"
         mine, theirs = self.finals[self.best], self.finals[plain]
-        if ahead(mine, theirs, higher=higher):
+        if ahead(mine, theirs, higher=higher, least=self.least):
             mean, half = interval([a - b if higher else b - a for a, b in zip(mine, theirs, strict=True)])
             percent = "accuracy" in self.metric
             shown = f"{100 * mean:.1f} ± {100 * half:.1f} points" if percent else f"{mean:.4g} ± {half:.2g}"
@@ -314,10 +316,14 @@ def _found(
     rounds = {entrant.label: entrant.rounds for entrant in entrants}
     last = {label: max((a for a in outlook.attempts if a.label == label), key=lambda a: a.stage) for label in by_label}
     first = next(iter(prepared.values()))
+    rows = int(in_memory(federation).part("validation").count.sum())
+    least = ROWS / rows if "accuracy" in column else 0.0
     return Recommendation(
         track=track,
         metric=column,
-        standings=rank(scores, higher=better(column) == "max"),
+        rows=rows,
+        least=least,
+        standings=rank(scores, higher=better(column) == "max", least=least),
         finals=scores,
         test={label: [a.last.get(tested, math.nan) for a in found] for label, found in finals.items()},
         chosen={
