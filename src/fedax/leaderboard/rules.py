@@ -16,7 +16,6 @@ OVER = 0.01  #: the share by which a budget may be exceeded, so that a few float
 MOST = 2  #: times the rounds of the yardstick that a cheaper method may have
 TUNING_SEED = 1000  #: no seed that is reported
 SEEDS = {"quick": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
-YARDSTICK = {"shared": "FedAvg", "composite": "FedAvg", "personal": "LocalOnly"}
 LEVEL = 0.05
 
 RULES = f"""\
