@@ -280,7 +280,7 @@ def test_the_conclusion_is_about_the_spread_of_the_differences(tmp_path: Path) -
     ]
     assert runs("c", {"A": a, "C": (0.78, 0.829, 0.878), "D": (0.78, 0.829, 0.878)}) == [
         "A has the best shared model: test accuracy 85.00 %, 2.10 points above C and D (beyond the spread over 3 "
-        "seeds), for as many gradients and as many floats sent."
+        "seeds), with as many gradients and floats sent."
     ]
     assert runs("d", {"A": (0.8,), "B": (0.7,)})[0].startswith("A has the best shared model: test accuracy 80.00 %, ")
     assert runs("e", {"A": (0.8,)}) == ["A reaches test accuracy 80.00 % with its shared model, with one seed."]

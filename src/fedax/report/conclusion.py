@@ -65,11 +65,11 @@ def _sentence(key: str, metric: MetricColumn, ranked: list[Contender], groups: S
     rest = [entry for entry in ranked if not _same(entry, first)]
     seeds = len(first.values)
     over = f" over {seeds} seeds" if seeds > 1 else " with one seed"
-    constant = _constant(key, first.mean, groups)
+    constant = _constant(key, metric, first.mean, groups, alone=not rest)
     if not rest:
+        told = f"{value} with its {models}" if len(level) == 1 else f"{value} with their {models.removesuffix('s')}s"
         reach = "reaches" if len(level) == 1 else "reach"
-        model = "its" if len(level) == 1 else "their"
-        return f"{who} {reach} {value} with {model} {models}{', the mean' if seeds > 1 else ','}{over}{constant}."
+        return f"{who} {reach} {told}{', the mean' if seeds > 1 else ','}{over}{constant}."
     behind = sorted(
         (entry for entry in rest if _same(entry, rest[0])), key=lambda entry: _spent(entry.group, "gradients") or 0
     )
@@ -126,8 +126,9 @@ def _cost(first: Group, behind: Group) -> str:
         elif abs(mine / other - 1) <= ALIKE:
             told.append(f"as many {noun}")
         else:
-            told.append(f"{mine / other:.2g} times the {noun}")
-    return f", for {' and '.join(told)}" if told else ""
+            times = f"{mine / other:.2g}"
+            told.append(f"{'twice' if times == '2' else f'{times} times'} the {noun}")
+    return f", with {' and '.join(told).replace(' and as many ', ' and ')}" if told else ""
 
 
 def _spent(group: Group, key: str) -> float | None:
@@ -140,14 +141,15 @@ def _spent(group: Group, key: str) -> float | None:
     return None if found is None or not math.isfinite(found.mean) else found.mean
 
 
-def _constant(key: str, mean: float, groups: Sequence[Group]) -> str:
-    """A warning if the best method is no better than the constant predictor."""
+def _constant(key: str, metric: MetricColumn, mean: float, groups: Sequence[Group], *, alone: bool) -> str:
+    """What the constant predictor has, if there is nothing else to compare with or the best method is no better."""
     row = constant_row(groups)
     if row is None or key not in row:
         return ""
     against: float = row[key].mean
     worse = mean <= against if better(key) == "max" else mean >= against
-    return f"; {row['algorithm'].lower()}, which learns nothing, has {text(key, against)}" if worse else ""
+    value = f"{text(key, against)}{' %' if metric.percent else ''}"
+    return f"; the {row['algorithm'].lower()}, which learns nothing, has {value}" if worse or alone else ""
 
 
 def _listed(names: Sequence[str]) -> str:
