@@ -170,7 +170,9 @@ def test_the_room_opens_without_jax() -> None:
 
 
 def test_a_sweep_beside_the_runs_is_drawn(tmp_path: Path) -> None:
-    (shown,) = embedded(write(tmp_path, sweep(tmp_path)))["sweeps"]
+    page = write(tmp_path, sweep(tmp_path))
+    assert "B: lr 1, server_lr 1 is the best of 6 settings, with support F1 0.25." in words(page.read_text())
+    (shown,) = embedded(page)["sweeps"]
     assert (shown["title"], shown["how"]) == ("Support F1", "mean over the last 5 rounds")
     assert (shown["fields"], shown["axes"]) == (["lr", "server_lr"], [["0.1", "1", "10"], ["0.5", "1"]])
     assert [method["group"] for method in shown["methods"]] == [0, 1]

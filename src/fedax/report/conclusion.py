@@ -18,6 +18,7 @@ from fedax.runs.reading import RecordedRun
 
 COSTS = {"gradients": "gradients", "floats": "floats sent"}
 MODELS = {False: "shared model", True: "personal models"}
+PLAIN = {"0.5": "half", "2": "twice"}
 ALIKE = 0.02  # costs within two per cent are told as the same
 
 
@@ -113,7 +114,14 @@ def _beyond(first: Contender, behind: Contender) -> bool | None:
 
 
 def _cost(first: Group, behind: Group) -> str:
-    """What the lead cost, in gradients and floats against the runner-up's."""
+    """What the lead cost, in gradients and floats against the runner-up's.
+
+    >>> from pathlib import Path
+    >>> def spent(gradients, floats):
+    ...     return Group("A", (RecordedRun(Path("a"), ({"gradients": gradients, "floats_up": floats},)),))
+    >>> _cost(spent(1, 4), spent(2, 4)), _cost(spent(2, 4), spent(2, 4))
+    (', with half the gradients and as many floats sent', ', with as many gradients and floats sent')
+    """
     told = []
     for key, noun in COSTS.items():
         mine, other = (_spent(group, key) for group in (first, behind))
@@ -127,8 +135,10 @@ def _cost(first: Group, behind: Group) -> str:
             told.append(f"as many {noun}")
         else:
             times = f"{mine / other:.2g}"
-            told.append(f"{'twice' if times == '2' else f'{times} times'} the {noun}")
-    return f", with {' and '.join(told).replace(' and as many ', ' and ')}" if told else ""
+            told.append(f"{PLAIN.get(times, f'{times} times')} the {noun}")
+    if told == [f"as many {noun}" for noun in COSTS.values()]:
+        told = [f"as many {' and '.join(COSTS.values())}"]
+    return f", with {' and '.join(told)}" if told else ""
 
 
 def _spent(group: Group, key: str) -> float | None:
