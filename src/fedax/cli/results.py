@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedax import report
-from fedax.cli.console import table
+from fedax.cli.console import say, table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
 from fedax.report.columns import MetricColumn, parse, title
@@ -79,7 +79,7 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
     for sentence in conclusion(found):
         console.print(sentence, markup=False, highlight=False)
     for sentence in unbalanced(found):
-        console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        say(sentence, style="yellow")
 
 
 COLUMNS = (
