@@ -191,13 +191,17 @@ class Contest:
     ) -> list[Result]:
         """Settings as lanes of one program. Later stages fill their lanes up, so that they compile nothing."""
         methods = [entrant.candidate.make(attempt.numbers) for attempt in attempts]
-        settings = Settings(*self.on, methods, rounds=rounds, **how)
+        settings, lanes = Settings(*self.on, methods, rounds=rounds, **how), len(methods)
         if settings.mode == "batched" and len(methods) < self.trials:
             filled = [methods[lane % len(methods)] for lane in range(self.trials)]
-            settings = Settings(*self.on, filled, rounds=rounds, **how)
+            settings, lanes = Settings(*self.on, filled, rounds=rounds, **how), len(filled)
         found: list[Result] = []
+
+        def say(done: int) -> None:
+            self.progress.advance(done * len(methods) // lanes)
+
         for block in settings.blocks:
-            settings.run(block, keep=lambda number, result, metrics: found.append(result), say=self.progress.advance)
+            settings.run(block, keep=lambda number, result, metrics: found.append(result), say=say)
         return found[: len(methods)]
 
     def _final(self, entrant: Entrant, numbers: Numbers) -> None:
