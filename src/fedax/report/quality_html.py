@@ -202,7 +202,7 @@ def _one_output(label: str, rows: list[dict[str, str]]) -> str:
     said += f"; zero: {', '.join(zero[:30])}{' ...' if len(zero) > 30 else ''}" if zero else ""
     said += f"; {left} smaller ones are not shown" if left > 0 else ""
     figure = f"<figure><figcaption>{caption}</figcaption>{picture}</figure>"
-    return f'<p>{escape(said)}.</p><div class="pair"><div class="scroll">{table}</div>{figure}</div>'
+    return f'<p>{escape(said)}.</p><div class="pair beside"><div class="scroll">{table}</div>{figure}</div>'
 
 
 def _marks(row: dict[str, str], clients: Sequence[str]) -> list[float]:
