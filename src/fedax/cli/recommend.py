@@ -111,7 +111,7 @@ def recommend(
 
 def show(found: Recommendation) -> None:
     """The ranking, what decided, what it costs, what was dropped when, the conclusion."""
-    from fedax.cli.console import console, table
+    from fedax.cli.console import console, say, table
     from fedax.selection.recommendation import in_words
 
     screen, words = console(), in_words(found.metric)
@@ -151,9 +151,9 @@ def show(found: Recommendation) -> None:
         names = ["method", "dropped after", words, "rounds", "gradients", "floats", "kept"]
         screen.print(table("Dropped on validation rows", names, others, right=names[2:], spare=["gradients"]))
     for label, why in found.left_out.items():
-        screen.print(f"{label} left out: {why}", markup=False, highlight=False, soft_wrap=True)
+        say(f"{label} left out: {why}")
     screen.print(f"{found.budget}, {found.attempts} runs in {found.seconds:.0f} s", markup=False, highlight=False)
-    screen.print(found.sentence(), markup=False, highlight=False, soft_wrap=True)
+    say(found.sentence())
 
 
 def _limit(found: Recommendation) -> str | None:
