@@ -1,4 +1,4 @@
-"""What a reproduction says of itself: one TOML file each in `tables/`, the paper's figures and claims among it.
+"""The description of a reproduction: one TOML file in `tables/`, with the paper's figures and claims.
 
 title, paper, where, note           what it is, and where in the paper
 data, minutes, hours                what must be at hand, the rough time at small and, where it is long, at paper scale
@@ -58,7 +58,7 @@ class DescriptionTable(BaseModel):
 
 
 class Quantity(DescriptionTable):
-    """A number that a method comes to: a column of its history at the last round, unless more is said.
+    """A number of a method: a column of its history, at the last round unless a field says otherwise.
 
     part: of which part; without one, all parts together (folds, for one).
     model: "shared", "localised" or "personal": the mean over clients of that model's metric; "before": of the personal
@@ -67,7 +67,7 @@ class Quantity(DescriptionTable):
     reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
         better side (an accuracy as a share of 1); infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
-    over: the mean over the last so many rounds; 0 for that over all evaluated rounds but the start.
+    over: the number of last rounds over which the mean is taken; 0 for all evaluated rounds but the start.
     best: the best evaluated round instead of the last.
     each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
     minus: the quantity that is subtracted, as changes of this one's fields.
