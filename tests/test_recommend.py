@@ -15,7 +15,7 @@ from fedax.cli import invoke
 from fedax.cli.progress import watch
 from fedax.errors import FedaxError
 from fedax.selection import contest as contests
-from fedax.selection import recommend, recommendation
+from fedax.selection import recommend, recommendation, search
 from fedax.selection.allowance import Allowance
 from fedax.selection.candidates import Span, candidate, fitting
 from fedax.selection.ranking import ROWS, ahead, rank
@@ -148,12 +148,14 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
 def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypatch):
     monkeypatch.setitem(recommendation.YARDSTICK, "shared", "Standing")
     measured = []
-    monkeypatch.setattr(recommendation, "gradients_in", lambda *_: measured.append(1) or Allowance(500, "gradients"))
+    monkeypatch.setattr(search, "gradients_in", lambda *_: measured.append(1) or Allowance(500, "gradients"))
     methods = ["FedAvg", f"{__file__}:Standing"]
     how = {"budget": "1 minute", "trials": 1, "seeds": (0,), "local_steps": 2, "batch_size": 8, "out": tmp_path}
     found = recommend(problem(), federation, methods=methods, finalists=1, **how)
     assert [place.label for place in found.standings] == ["FedAvg", "Standing"]  # the yardstick is always in the final
     assert json.loads((tmp_path / "recommendation.json").read_text())["standings"][0]["half"] == "nan"
+    assert repr(found).splitlines()[-3].startswith("1=    Standing")
+    assert "<td>FedAvg</td>" in found._repr_html_()
     assert found.sentence().endswith("the best of the finalists; with one seed, that may be chance.")
     recommend(problem(), federation, methods=methods, finalists=1, **how)
     assert measured == [1]  # what a time limit comes to: another measurement would be another search
