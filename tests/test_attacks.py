@@ -53,6 +53,14 @@ def test_an_attack_by_nobody_changes_nothing() -> None:
     np.testing.assert_array_equal(after_one_round(attack=Attack("scale", share=0.0)), after_one_round())
 
 
+def test_what_attackers_send_is_clipped_too() -> None:
+    """As a server over a network does: of uploads of norm sqrt(3), 1000 times as long or not, all come to norm 1."""
+    private = fedax.Private(fedax.FedAvg(lr=1.0), clip=1.0)
+    clipped = CENTRES / np.linalg.norm(CENTRES, axis=1, keepdims=True)
+    found = after_one_round(private, Attack("scale", share=0.3, strength=1000.0))
+    np.testing.assert_allclose(found, clipped.mean(0), rtol=1e-5)
+
+
 def test_who_attacks_depends_on_the_seed_alone() -> None:
     a, b = Attack("flip", share=0.3), Attack("scale", share=0.3)
     assert a.who(1, 50).tolist() == b.who(1, 50).tolist() != a.who(2, 50).tolist()

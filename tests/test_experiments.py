@@ -16,6 +16,7 @@ import pytest
 import fedax
 from fedax.data import IID
 from fedax.experiments import Progress, Run, parse, prepare, read, run
+from fedax.experiments.execute import Outcome
 from fedax.experiments.interrupts import Stopped, deferred
 from fedax.models import model
 from fedax.runs.reading import run_folders
@@ -264,3 +265,13 @@ def test_a_bound_that_is_infinite_is_written_as_a_word(tmp_path: Path) -> None:
     outcome = run(parse(flowers(problem={"regularizer": psi}, algorithm={"name": "FedMiD", "lr": 0.1})), tmp_path / "o")
     resolved = json.loads((outcome.folder / "experiment.json").read_text())
     assert resolved["problem"]["regularizer"]["high"] == "inf"
+
+
+def test_a_report_that_cannot_be_written_does_not_hide_why_a_run_failed(tmp_path: Path) -> None:
+    """A full disk: the run's own message says which file did not fit, and with which command it goes on."""
+    out = run(parse(flowers(rounds=1)), tmp_path / "out").folder
+    (out / "report.html").unlink()
+    (out / "report.html").mkdir()
+    with pytest.raises(fedax.FedaxError, match=r"report\.html cannot be written"):
+        Outcome(out, [Run("FedAvg", 0, out, "finished")], False, 1).report()
+    assert Outcome(out, [Run("FedAvg", 0, out, "failed")], False, 1).report() is None

@@ -269,6 +269,24 @@ def test_states_are_for_their_owner_alone(tmp_path):
     assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
 
 
+def test_metrics_of_rows_that_a_site_does_not_have_do_not_count(tmp_path):
+    """No site has rows for tests: the history has no such column, and all of its numbers are finite."""
+    asked = own_setting(cohort=2)
+    grid = LocalGrid(tmp_path, own_app(asked), 3)
+
+    def claim(node, reply):
+        if "metrics" in reply.content:
+            reply.content["metrics"]["test.loss"] = 1e30
+        elif "hello" in reply.content["about"]:
+            hello = json.loads(reply.content["about"]["hello"])
+            reply.content["about"]["hello"] = json.dumps({**hello, "rows": [hello["rows"][0], 0, 0]})
+
+    grid.tamper = claim
+    last = run(tmp_path, asked, grid).history[-1]
+    assert np.isfinite(list(last.values())).all()
+    assert not any(name.startswith("test") for name in last)
+
+
 def test_a_thousand_fuzzed_messages_stop_no_server(tmp_path):
     """benchmarks/fuzzed_messages.py does a hundred thousand."""
     found = fuzzed_federation(tmp_path, rounds=5, honest=150, hostile=100, seed=0)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -346,6 +347,7 @@ class Sealed:
             for node in (1, 2, 3, 4)
         }
         self.gone, self.weights, self.exchange = gone, weights, 0
+        self.spoilt: dict[str, Any] = {}  # fields of node 2's replies, with what it sends in their place
         self.contexts = {node: Context(1, node, {}, RecordDict(), {}) for node in self.uploads}
         self.seen: list[Message] = []
 
@@ -361,13 +363,17 @@ class Sealed:
         return app
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        here = [message for message in messages if self.exchange < self.gone.get(message.metadata.dst_node_id, 4)]
+        here = [message for message in messages if self.exchange < self.gone.get(message.metadata.dst_node_id, 99)]
         self.exchange += 1
         # A copy, as over a network: the modifier takes its own configuration out of what it gets.
         replies = [
             self.app(m.metadata.dst_node_id)(copy.deepcopy(m), self.contexts[m.metadata.dst_node_id]) for m in here
         ]
         self.seen += copy.deepcopy(replies)
+        for reply in replies:
+            said = reply.content["secaggplus_configs"]
+            for name in said.keys() & self.spoilt.keys() if reply.metadata.src_node_id == 2 else ():
+                said[name] = self.spoilt[name](said[name])
         return replies
 
 
@@ -379,7 +385,15 @@ def orders() -> dict[int, RecordDict]:
 
 @pytest.mark.parametrize(
     ("gone", "counted"),
-    [({}, [1, 2, 3, 4]), ({2: 2}, [1, 3, 4]), ({2: 3}, [1, 2, 3, 4]), ({2: 2, 3: 2}, None), ({1: 0, 2: 0}, None)],
+    [
+        ({}, [1, 2, 3, 4]),
+        ({2: 0}, [1, 3, 4]),
+        ({2: 1}, [1, 3, 4]),
+        ({2: 2}, [1, 3, 4]),
+        ({2: 3}, [1, 2, 3, 4]),
+        ({2: 2, 3: 2}, None),
+        ({1: 0, 2: 0}, None),
+    ],
 )
 @pytest.mark.parametrize("weights", [{1: 1, 2: 1, 3: 1, 4: 1}, {1: 10, 2: 40, 3: 5, 4: 25}])
 def test_a_sealed_mean_is_the_plain_one_of_those_who_stayed(
@@ -401,6 +415,41 @@ def test_a_sealed_mean_is_the_plain_one_of_those_who_stayed(
         plain = sum(weights[node] * grid.uploads[node][name].astype(np.float64) for node in counted) / total
         assert found.mean[name].dtype == grid.uploads[1][name].dtype
         np.testing.assert_allclose(found.mean[name], plain, rtol=1e-6, atol=room)
+
+
+def _as_npy(values: Any) -> bytes:
+    np.save(file := io.BytesIO(), values)
+    return file.getvalue()
+
+
+SPOILT: dict[str, tuple[str, Any, list[int] | None]] = {
+    "a key that is none": ("pk1", lambda key: b"no key", [1, 3, 4]),
+    "a key of text": ("pk2", lambda key: "no key", [1, 3, 4]),
+    "shares for itself": ("dsts", lambda to: [2] * len(to), [1, 3, 4]),
+    "a share too few": ("ctxts", lambda sealed: sealed[1:], [1, 3, 4]),
+    "no vector": ("masked_params", lambda arrays: [], [1, 3, 4]),
+    "a pickle": ("masked_params", lambda arrays: [arrays[0], b"cos\nsystem\n"], [1, 3, 4]),
+    "a longer vector": ("masked_params", lambda arrays: [arrays[0], _as_npy(np.zeros(300, np.int64))], [1, 3, 4]),
+    "objects": ("masked_params", lambda arrays: [arrays[0], arrays[1].replace(b"<i8", b"|O8")], [1, 3, 4]),
+    "shares of a stranger": ("nids", lambda nodes: [99, *nodes[1:]], [1, 2, 3, 4]),
+    "short shares": ("shares", lambda shares: [share[:-1] for share in shares], [1, 2, 3, 4]),
+    "garbage that is sealed": ("ctxts", lambda sealed: [b"x" * len(text) for text in sealed], None),
+    "shares of nothing": ("shares", lambda shares: [share[:4] + b"x" * (len(share) - 4) for share in shares], None),
+    "another vector": ("masked_params", lambda arrays: [arrays[0], _as_npy(np.arange(201) << 24)], None),
+}
+
+
+@pytest.mark.parametrize("lie", SPOILT)
+def test_a_site_that_breaks_the_protocol_stops_no_server(lie: str) -> None:
+    """What does not have the form is left out; a lie that nobody can see spoils the round, which has no mean."""
+    name, change, counted = SPOILT[lie]
+    grid = Sealed({}, {1: 1, 2: 1, 3: 1, 4: 1})
+    grid.spoilt = {name: change}
+    found = Mean(reach=8.0).ask(grid, orders(), grid.uploads[1], round=1)  # type: ignore[arg-type]
+    assert counted == (None if found is None else sorted(found.beside))
+    if found is not None and counted is not None:
+        plain = np.mean([grid.uploads[node]["w"] for node in counted], axis=0)
+        np.testing.assert_allclose(found.mean["w"], plain, atol=1e-6)
 
 
 def test_nothing_of_an_upload_is_seen() -> None:

@@ -76,10 +76,11 @@ def test_what_a_site_refuses_or_forges_is_one_sentence(tmp_path):
     with pytest.raises(FedaxError, match=r"node 101 refuses: .*'ward' is missing.*'age' has 'old' at row 1"):
         prepare_over(grid_of(tmp_path, tables), agreed_columns(KINDS, fill=True), **ASKED)
     grid = grid_of(tmp_path, [table(site) for site in range(3)])
-    for forged in ({"age": [1e400, 0, 0]}, {"age": [-5, 0, 1]}, {"age": [[1]]}, {"age": "x"}, {"other": 1}, [1]):
+    forgeries = ({"age": [1e400, 0, 0]}, {"age": [-5, 0, 1]}, {"age": [[1]]}, {"age": "x"}, {"other": 1}, [1])
+    for forged in (*map(json.dumps, forgeries), "[" * 100_000, '{"age": 1' + "0" * 400 + "}", '{"age": [1e308, 0, 0]}'):
 
         def tamper(node, reply, forged=forged):
-            reply.content["said"]["json"] = json.dumps(forged)
+            reply.content["said"]["json"] = forged
 
         grid.tamper = tamper
         with pytest.raises(FedaxError, match="node 100"):

@@ -18,6 +18,7 @@ import pytest
 import fedax
 from fedax import report
 from fedax.cli import invoke
+from fedax.errors import FedaxError
 from fedax.experiments import parse, run
 from fedax.runs.lock import locked
 
@@ -147,3 +148,14 @@ def test_a_process_may_ask_again(tmp_path):
     with locked(tmp_path / "a"), locked(tmp_path / "a"):
         pass
     assert not (tmp_path / "a").exists()
+
+
+def test_a_lock_that_is_a_link_does_not_empty_what_it_points_to(tmp_path: Path) -> None:
+    """A directory from somewhere else may hold anything under the lock's name."""
+    precious, folder = tmp_path / "precious.txt", tmp_path / "run"
+    precious.write_text("mine")
+    folder.mkdir()
+    (folder / ".lock").symlink_to(precious)
+    with pytest.raises(FedaxError, match="cannot be written"), locked(folder):
+        pass
+    assert precious.read_text() == "mine"

@@ -56,7 +56,8 @@ def is_regular(path: Path) -> bool:
 def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file whole or not at all, on the disk when this returns. mode: who may read it, before the umask.
 
-    A link stays a link to the file that is written; a device or a pipe is written to, not replaced by a file.
+    A link stays a link to the file that is written; a device or a pipe is written to, not replaced by a file. An error
+    of the system's names the file.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "a.txt"
@@ -66,13 +67,30 @@ def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     """
     if path.exists() and not is_regular(path):
         # without waiting: a pipe that nobody reads is an error
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
+        with named(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    with aside(Path(os.path.realpath(path))) as part:
+    with named(path), aside(Path(os.path.realpath(path))) as part:
         part.unlink(missing_ok=True)  # of a process that died and had the same number
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Give an error of the system's this file's name where it has none, as one of a full disk has.
+
+    >>> with named(Path("a.txt")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left on device: 'a.txt'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise

@@ -127,4 +127,6 @@ def attacked(algorithm: Algorithm, attack: Attack | None, clients: int) -> Algor
     if attack is None or attack.kind == "relabel" or not attack.share:
         return algorithm
     assert attack.strength is not None
+    if isinstance(algorithm, OfBase) and algorithm.privacy is algorithm:  # Private, whose server clips what is sent
+        return dataclasses.replace(algorithm, base=attacked(algorithm.base, attack, clients))  # type: ignore[type-var]
     return Attacked(algorithm, attack.kind, attack.count(clients), float(attack.strength))

@@ -78,12 +78,7 @@ def _screen() -> None:
 
 
 def invoke(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code: 0, 1 a run failed, 2 bad input, 130 interrupted.
-
-    >>> invoke(["--version"])
-    fedax 0.2.0
-    0
-    """
+    """Run one command line and return its exit code: see `fedax.cli.invoke`."""
     command = typer.main.get_command(app)
     try:
         # the words themselves, for `--processes`

@@ -54,7 +54,8 @@ def conclude(outcome: Outcome) -> None:
     if outcome.worked:
         show_table(console(), inside)
         show_protocol(console(), inside)
-    console().print(f"Report: {outcome.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
+    if (outcome.folder / REPORT).is_file():
+        console().print(f"Report: {outcome.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
     further = goes_on(outcome.folder)
     code = 0
     for run in outcome.runs:

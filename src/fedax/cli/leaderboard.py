@@ -44,7 +44,7 @@ def run(
     fedax leaderboard run --suite full --minutes 30
     fedax leaderboard run --tasks a9a,fmri --methods FedAvg,SCAFFOLD
     """
-    from fedax.cli.console import console
+    from fedax.cli.console import console, say
     from fedax.cli.ending import INTERRUPTED, Ended, fail
     from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
@@ -67,7 +67,7 @@ def run(
         if saved.task.missing() is None and not complete(saved):
             have = f"{len(saved.entries)} of {len(saved.task.methods)} methods have results in {out}"
             words = f"{saved.task.name}: {have}, so it is not on a board yet"
-            console().print(words, markup=False, highlight=False, soft_wrap=True)
+            say(words)
 
 
 @app.command()

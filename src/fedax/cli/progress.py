@@ -151,7 +151,7 @@ class Live(Progress):
         self.bars = bars
         self.rounds = self.done = 0
         self.compiling = False
-        self.checking = bars.add_task("checking the experiment", total=None, metrics="")
+        self.checking: TaskID | None = bars.add_task("checking the experiment", total=None, metrics="")
         self.overall: TaskID | None = None
         self.search: TaskID | None = None
         self.began = time.monotonic()
@@ -161,8 +161,11 @@ class Live(Progress):
         self.bars.console.print(sentence, markup=False, highlight=False)
 
     def begin(self, runs: list[Run], rounds: int) -> None:
-        self.rounds = rounds
-        self.bars.update(self.checking, visible=False)
+        self.rounds, self.done = rounds, 0
+        for over in (self.checking, self.overall):  # a search or a reproduction begins several times
+            if over is not None:
+                self.bars.remove_task(over)
+        self.checking = self.overall = None
         if len(runs) > 1:
             self.overall = self.bars.add_task("all runs", total=sum(run.rounds or rounds for run in runs), metrics="")
 

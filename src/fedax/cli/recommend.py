@@ -111,7 +111,7 @@ def recommend(
 
 def show(found: Recommendation) -> None:
     """The data and the rounds, the ranking, what it costs, what was dropped when, the conclusion."""
-    from fedax.cli.console import console, table
+    from fedax.cli.console import console, say, table
 
     screen = console()
     screen.print("The data and the rounds", style="bold")
@@ -133,9 +133,9 @@ def show(found: Recommendation) -> None:
     if rows:
         screen.print(table("Dropped on validation rows", columns, rows, right=columns[2:], spare=["gradients"]))
     for label, why in found.left_out.items():
-        screen.print(f"{label} left out: {why}", markup=False, highlight=False, soft_wrap=True)
+        say(f"{label} left out: {why}")
     screen.print(f"{found.budget}, {found.attempts} runs in {found.seconds:.0f} s", markup=False, highlight=False)
-    screen.print(found.sentence(), markup=False, highlight=False, soft_wrap=True)
+    say(found.sentence())
 
 
 def write_winner(source: Path, overrides: Any, found: Recommendation, target: Path) -> None:

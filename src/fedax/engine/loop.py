@@ -34,6 +34,7 @@ from fedax.problem import Problem
 from fedax.runs.files import CHECKPOINTS, HISTORY, claim, write_whole
 from fedax.runs.folder import Record
 from fedax.runtime import agreed, is_main_process
+from fedax.whole_files import named
 
 log = logging.getLogger("fedax")
 PAUSE = 0.5  # seconds between signs of life
@@ -167,7 +168,7 @@ class Simulation:
             state.watch.see(state.round, state.server, state.per_client)
         state.history.append(row)
         if self.out is not None and is_main_process():
-            with (self.out / HISTORY).open("a") as file:
+            with named(self.out / HISTORY), (self.out / HISTORY).open("a") as file:
                 file.write(json.dumps(row) + "\n")
         return row
 

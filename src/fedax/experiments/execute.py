@@ -43,9 +43,16 @@ class Outcome:
     left: int = 0
 
     def report(self) -> Path | None:
-        """Write the reports and return the page on all runs; None where no run began."""
+        """Write the reports and return the page on all runs; None where no run began, or the disk failed them too."""
         inside = [run.folder for run in self.runs]
-        return write_reports(self.folder, inside) if inside and is_main_process() else None
+        if not inside or not is_main_process():
+            return None
+        try:
+            return write_reports(self.folder, inside)
+        except (FedaxError, OSError):
+            if any(run.status == "failed" for run in self.runs):  # whose message says why
+                return None
+            raise
 
     @property
     def interrupted(self) -> bool:

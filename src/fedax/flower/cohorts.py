@@ -10,6 +10,7 @@ import numpy as np
 from fedax.client.availability import Presence
 from fedax.flower.agreement import Setting
 from fedax.flower.sampling import draw
+from fedax.flower.secure_aggregation import FEWEST
 from fedax.privacy.secret_cohorts import secret_draw
 
 
@@ -51,6 +52,7 @@ class Cohorts:
             return cohort, answers
         stays = self._presence.stays(round)
         staying = [client for client in cohort if stays[client]]
-        if self._setting.algorithm.needs_all and len(staying) < (self._setting.cohort or 0):
+        fewest = (self._setting.cohort or 0) if self._setting.algorithm.needs_all else 0
+        if len(staying) < max(fewest, 0 if self._setting.secure is None else FEWEST):
             staying = []
         return staying, min(answers, len(staying))

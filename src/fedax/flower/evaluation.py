@@ -37,11 +37,14 @@ def evaluation(
     names = sorted({name for answer in answers.values() for name in answer.metrics})
     for name in names:
         part, _, metric = name.rpartition(".")
-        who = [client for client in sorted(answers) if np.isfinite(answers[client].metrics.get(name, np.nan))]
-        if part.removeprefix("personal_") not in PARTS or not who:
+        if part.removeprefix("personal_") not in PARTS:
             continue
         place = PARTS.index(part.removeprefix("personal_"))
-        found = np.array([answers[client].metrics[name] for client in who])
+        sent = {c: answers[c].metrics.get(name, np.nan) for c in sorted(answers) if clients[c].rows[place] > 0}
+        who = [client for client, value in sent.items() if np.isfinite(value)]
+        if not who:
+            continue
+        found = np.array([sent[client] for client in who])
         rows = np.array([clients[client].rows[place] for client in who], np.float64)
         if not (asked := known.get(metric)) or not asked.mean:
             continue

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedax.errors import FedaxError
+from fedax.flower.safe_log import log
+from fedax.flower.secure_checks import Absent, CheckedGrid
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
@@ -33,7 +35,7 @@ REACH = 8.0
 
 @dataclasses.dataclass(frozen=True)
 class MaskedSum:
-    """The outcome of a round: the mean of the uploads, and the plain numbers that each node in the mean sent beside."""
+    """The outcome of a round: the mean of the uploads, and the plain numbers that its nodes sent beside."""
 
     mean: Flat
     beside: Mapping[int, Mapping[str, Any]]
@@ -68,14 +70,33 @@ class Mean:
 
         like: arrays of the names, shapes and dtypes of an upload. max_weight: the largest weight of a client.
         """
-        from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
-        from flwr.common import parameters_to_ndarrays
-        from flwr.server import LegacyContext
-
         if len(orders) < FEWEST:
             raise FedaxError(
                 f"secure aggregation is asked of {len(orders)} clients: it must be {FEWEST} or more a round"
             )
+        length = sum(array.size for array in like.values())
+        while len(orders) >= FEWEST:
+            try:
+                found = self._exchange(CheckedGrid(grid, length, round), orders, round, max_weight)
+            except Absent as gone:
+                absent = ", ".join(map(str, sorted(gone.nodes)))
+                log.warning("round %d: its masks are agreed on again, without node %s", round, absent)
+                orders = {node: order for node, order in orders.items() if node not in gone.nodes}
+                continue
+            except Exception as error:  # a site has sent something else inside a mask or a share than it should
+                log.warning("round %d: the masks do not come off: %s: %s", round, type(error).__name__, error)
+                return None
+            return None if found is None else self._whole(*found, like, round, len(orders))
+        return None
+
+    def _exchange(
+        self, grid: Any, orders: Mapping[int, RecordDict], round: int, max_weight: float
+    ) -> tuple[np.ndarray[Any, Any], dict[int, dict[str, Any]]] | None:
+        """Flower's four exchanges: the mean as one vector, and what nodes sent beside; None if too few stayed."""
+        from flwr.app import ArrayRecord, ConfigRecord, Context, RecordDict
+        from flwr.common import parameters_to_ndarrays
+        from flwr.server import LegacyContext
+
         strategy: Any = _Orders(orders)
         records = RecordDict({"config": ConfigRecord({"current_round": round}), "parameters": ArrayRecord()})
         context = Context(run_id=0, node_id=0, node_config={}, state=records, run_config={})
@@ -85,7 +106,16 @@ class Mean:
         if not strategy.results:
             return None
         vector = parameters_to_ndarrays(strategy.results[0][1].parameters)[0]
-        beside = {proxy.node_id: dict(result.metrics) for proxy, result in strategy.results}
+        return vector, {proxy.node_id: dict(result.metrics) for proxy, result in strategy.results}
+
+    def _whole(
+        self, vector: np.ndarray[Any, Any], beside: Mapping[int, Any], like: Flat, round: int, cohort: int
+    ) -> MaskedSum | None:
+        """The mean, if its entries are within reach: those of a sum whose masks did not come off are anywhere."""
+        largest = float(np.max(np.abs(vector), initial=0.0))
+        if not largest <= self.reach + 4 * cohort * self.precision(cohort):
+            log.warning("round %d: the mean has an entry of size %g, which no upload may have", round, largest)
+            return None
         return MaskedSum(_apart(vector, like), beside)
 
 
@@ -99,7 +129,7 @@ def veil(message: Message, context: Context, call_next: Callable[..., Message]) 
 
 
 def content(upload: Flat, beside: Mapping[str, Any], *, reach: float = REACH, weight: int = 1) -> RecordDict:
-    """A client's reply to an order, for `veil` to mask; `beside` are numbers and words that stay as they are."""
+    """A client's reply to an order, for `veil` to mask; the numbers and words in `beside` are not masked."""
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
     from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 
@@ -133,7 +163,7 @@ def _workflow(asked: Mean, orders: Mapping[int, RecordDict], max_weight: float) 
 
     workflow: Any = SecAggPlusWorkflow(
         num_shares=1.0,
-        reconstruction_threshold=len(orders) // 2 + 1,
+        reconstruction_threshold=max(FEWEST, len(orders) // 2 + 1),
         max_weight=max_weight,
         clipping_range=float(asked.reach),
         quantization_range=_levels(len(orders)),

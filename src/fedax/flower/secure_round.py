@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fedax.flower.messages import Answer, Flat, Order, order_content
 from fedax.flower.network import Network
 from fedax.flower.safe_log import log
-from fedax.flower.secure_aggregation import Mean
+from fedax.flower.secure_aggregation import FEWEST, Mean
 
 
 def ask_for_mean(
@@ -19,6 +19,9 @@ def ask_for_mean(
     """
     nodes = {node: client for client in orders if (node := network.node(client)) is not None}
     round = next(iter(orders.values())).round + 1
+    if len(nodes) < FEWEST:
+        log.warning("round %d: %d clients are here, and secure aggregation needs %d", round, len(nodes), FEWEST)
+        return {}
     weights = [network.clients[client].rows[0] for client in nodes.values()] if network.setting.weighted else [1]
     contents = {node: order_content(orders[client]) for node, client in nodes.items()}
     total = Mean(reach, timeout).ask(network.grid, contents, like, round=round, max_weight=float(max(weights)))

@@ -122,7 +122,10 @@ class ServerFolder:
         """Say how far the run is; when it is over, write its report."""
         self._guarded(self._folder.status, status, round, message)
         if status in ("finished", "diverged"):
-            report.write(self.path, [self.path])
+            try:
+                report.write(self.path, [self.path])
+            except FedaxError as error:  # the run has come to its end all the same
+                log.warning(str(error))
 
     def evaluated(self, history: History, values: Mapping[str, Any]) -> None:
         """Write the metrics so far, and each client's last ones."""

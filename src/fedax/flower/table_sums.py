@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 KINDS = ("number", "boolean", "category", "date")
 LONGEST = 200  # characters of a category
 MOST = 100_000  # categories of a column that a site may send
+MOST_ROWS = 2**40  # of a site, in any of its counts
+LARGEST = 1e300  # of a sum: totals over sites stay finite
 WIDTHS = {"sums": (3,), "squares": (2,)}
 Read = Callable[[Mapping[str, Any]], Any]  # from a node's configuration to its table
 
@@ -191,7 +193,7 @@ def _exchange(grid: Grid, nodes: Sequence[int], asked: Mapping[str, Any], timeou
             said = json.loads(str(reply.content["said"]["json"]))
             if not isinstance(said, dict):
                 raise TypeError("its answer must be a dictionary")
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever it sent
             wrong.append(f"node {node} gives no answer: {error}")
             continue
         if "refused" in said:
@@ -214,7 +216,7 @@ def _checked(question: Question, said: Mapping[str, Any], node: int) -> Answer:
     for name in names:
         try:
             made[name] = _counts(said[name]) if kind == "counts" else _numbers(question, name, said[name])
-        except (TypeError, ValueError, AttributeError) as error:
+        except Exception as error:  # whatever it sent
             raise FedaxError(
                 printable(f"node {node} answers for column {name!r} what cannot be read: {error}")
             ) from None
@@ -224,7 +226,7 @@ def _checked(question: Question, said: Mapping[str, Any], node: int) -> Answer:
 def _counts(said: Any) -> Counter[str]:
     if len(said) > MOST or any(len(value) > LONGEST for value in said):
         raise ValueError(f"it must have at most {MOST:,} categories of at most {LONGEST} characters")
-    if not all(isinstance(count, int) and 0 <= count < 2**40 for count in said.values()):
+    if not all(isinstance(count, int) and 0 <= count < MOST_ROWS for count in said.values()):
         raise ValueError("counts must be whole numbers from 0 on")
     return Counter(said)
 
@@ -232,8 +234,9 @@ def _counts(said: Any) -> Counter[str]:
 def _numbers(question: Question, name: str, said: Any) -> Any:
     values = np.asarray(said, np.int64 if question["ask"] == "bins" else np.float64)
     wanted = WIDTHS.get(question["ask"]) or (len(question["leading"][name]), 256)
-    if values.shape != wanted or not np.isfinite(values).all():
-        raise ValueError(f"it must be finite numbers of shape {wanted}")
+    most = MOST_ROWS if question["ask"] == "bins" else LARGEST
+    if values.shape != wanted or not (np.abs(values) <= most).all():
+        raise ValueError(f"it must be finite numbers of shape {wanted}, at most {most:g}")
     counts = values[:2] if question["ask"] == "sums" else values
     if (counts < 0).any():
         raise ValueError("counts and squares must be from 0 on")
