@@ -171,6 +171,7 @@ def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypa
     said = concluded(Dear=[0.91, 0.9, 0.92], FedAvg=[0.9, 0.91, 0.92], Standing=[0.5, 0.51, 0.5])
     assert said.startswith("Take FedAvg: accuracy 91.0 %; it is the cheapest of the finalists that are within noise")
     assert said.endswith("(Dear too). It is 40.7 ± 2.9 points better than Standing.")  # 4.303 * 1.155 / sqrt(3)
+    assert concluded(FedAvg=[0.91, 0.9], Standing=[0.9, 0.91]).startswith("Take Standing: ")  # the plain method
     assert "Take Dear: accuracy 95.0 %, ahead of all other finalists beyond noise" in concluded(
         Dear=[0.95, 0.95], Standing=[0.9, 0.9]
     )

@@ -53,7 +53,7 @@ class Recommendation:
 
     @property
     def best(self) -> str:
-        """The label of the method that is recommended: the cheapest of the `equals`."""
+        """The label of the recommended method: the cheapest of the `equals`, and at the same cost the plain one."""
         return min(self.equals, key=self._expense)
 
     @property
@@ -70,11 +70,11 @@ class Recommendation:
             if place is top or (place.rank == 1 and math.isfinite(place.half) and place.behind <= point)
         ]
 
-    def _expense(self, label: str) -> tuple[float, float, int]:
+    def _expense(self, label: str) -> tuple[float, float, bool, int]:
         order = [place.label for place in self.standings]
         floats, least = self.costs[label]["floats"], min(self.costs[p.label]["floats"] for p in self.standings)
         same = floats <= 1.05 * least  # whole rounds never use up a budget to the last float
-        return 0.0 if same else floats, self.costs[label]["kept"], order.index(label)
+        return 0.0 if same else floats, self.costs[label]["kept"], label != YARDSTICK[self.track], order.index(label)
 
     def ranking(self) -> tuple[list[str], list[list[str]]]:
         """The finalists as a table: columns and rows."""
