@@ -222,6 +222,9 @@ def test_a_board_and_its_page_say_what_the_results_say():
     assert "Run: 3 of 4 tasks" in text
     assert "Not run yet: a9a." in text
     assert "behind on 3 of 3 (digits-iid -20.0" in text
+    alone = page(results[:1], {}, "leaderboard")
+    assert "floats**: on the one task that was run, nobody is ahead of SCAFFOLD, of 15 methods.\n" in alone
+    assert "Friedman's test does not reject" in page([fake(task, {}) for task in some], {}, "leaderboard")
     incomplete = fake(some[0], {})
     del incomplete.entries["FedAvg"]
     assert board([incomplete], "shared", "gradients") is None

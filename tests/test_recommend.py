@@ -15,7 +15,7 @@ from fedax.cli import invoke
 from fedax.cli.progress import watch
 from fedax.errors import FedaxError
 from fedax.selection import contest as contests
-from fedax.selection import recommend, recommendation
+from fedax.selection import recommend, recommendation, search
 from fedax.selection.allowance import Allowance
 from fedax.selection.candidates import Span, candidate, fitting
 from fedax.selection.ranking import ROWS, ahead, rank
@@ -148,12 +148,14 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
 def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypatch):
     monkeypatch.setitem(recommendation.YARDSTICK, "shared", "Standing")
     measured = []
-    monkeypatch.setattr(recommendation, "gradients_in", lambda *_: measured.append(1) or Allowance(500, "gradients"))
+    monkeypatch.setattr(search, "gradients_in", lambda *_: measured.append(1) or Allowance(500, "gradients"))
     methods = ["FedAvg", f"{__file__}:Standing"]
     how = {"budget": "1 minute", "trials": 1, "seeds": (0,), "local_steps": 2, "batch_size": 8, "out": tmp_path}
     found = recommend(problem(), federation, methods=methods, finalists=1, **how)
     assert [place.label for place in found.standings] == ["FedAvg", "Standing"]  # the yardstick is always in the final
     assert json.loads((tmp_path / "recommendation.json").read_text())["standings"][0]["half"] == "nan"
+    assert repr(found).splitlines()[-3].startswith("1=    Standing")
+    assert "<td>FedAvg</td>" in found._repr_html_()
     assert found.sentence().endswith("the best of the finalists; with one seed, that may be chance.")
     recommend(problem(), federation, methods=methods, finalists=1, **how)
     assert measured == [1]  # what a time limit comes to: another measurement would be another search
@@ -169,6 +171,7 @@ def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypa
     said = concluded(Dear=[0.91, 0.9, 0.92], FedAvg=[0.9, 0.91, 0.92], Standing=[0.5, 0.51, 0.5])
     assert said.startswith("Take FedAvg: accuracy 91.0 %; it is the cheapest of the finalists that are within noise")
     assert said.endswith("(Dear too). It is 40.7 ± 2.9 points better than Standing.")  # 4.303 * 1.155 / sqrt(3)
+    assert concluded(FedAvg=[0.91, 0.9], Standing=[0.9, 0.91]).startswith("Take Standing: ")  # the plain method
     assert "Take Dear: accuracy 95.0 %, ahead of all other finalists beyond noise" in concluded(
         Dear=[0.95, 0.95], Standing=[0.9, 0.9]
     )

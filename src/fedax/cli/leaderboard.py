@@ -44,7 +44,7 @@ def run(
     fedax leaderboard run --suite full --minutes 30
     fedax leaderboard run --tasks a9a,fmri --methods FedAvg,SCAFFOLD
     """
-    from fedax.cli.console import console
+    from fedax.cli.console import console, say
     from fedax.cli.ending import INTERRUPTED, Ended, fail
     from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
@@ -52,6 +52,7 @@ def run(
     from fedax.leaderboard.rules import SEEDS
     from fedax.leaderboard.running import run as play
     from fedax.leaderboard.saved_tasks import read
+    from fedax.leaderboard.standing import complete
 
     chosen = _tasks(suite, tasks)
     try:
@@ -59,8 +60,14 @@ def run(
             play(chosen, _split("--methods", methods), SEEDS[suite], out, progress, minutes=minutes)
     except Stopped:
         raise Ended(fail(f"stopped; what is done is in {out}, and the same command goes on", INTERRUPTED)) from None
-    for board in all_boards([read(task, out) for task in chosen]):
+    found = [read(task, out) for task in chosen]
+    for board in all_boards(found):
         _show(board)
+    for saved in found:
+        if saved.task.missing() is None and not complete(saved):
+            have = f"{len(saved.entries)} of {len(saved.task.methods)} methods have results in {out}"
+            words = f"{saved.task.name}: {have}, so it is not on a board yet"
+            say(words)
 
 
 @app.command()

@@ -110,57 +110,32 @@ def recommend(
 
 
 def show(found: Recommendation) -> None:
-    """The ranking, what decided, what it costs, what was dropped when, the conclusion."""
+    """The data and the rounds, the ranking, what it costs, what was dropped when, the conclusion."""
     from fedax.cli.console import console, say, table
-    from fedax.selection.recommendation import in_words
 
-    screen, words = console(), in_words(found.metric)
+    screen = console()
     screen.print("The data and the rounds", style="bold")
     for line in found.facts:
         screen.print(line, markup=False, highlight=False)
-    rows = [
-        [
-            f"{place.rank}{'=' if place.tied else ''}",
-            place.label,
-            _interval(found.metric, place.mean, place.half),
-            "" if place.rank == 1 and place.behind == 0 else _interval(found.metric, place.behind, place.behind_half),
-            _mean(found.metric, found.test[place.label]),
-            *_costs(found.costs[place.label]),
-            _words(found.diagnostics[place.label].get("drift")),
-            _words(found.diagnostics[place.label].get("diversity")),
-        ]
-        for place in found.standings
-    ]
-    columns = ["rank", "method", words, "behind", "on test rows", "rounds", "gradients", "floats", "kept"]
+    columns, rows = found.ranking()
     screen.print(
         table(
-            f"Finalists, {len(next(iter(found.test.values())))} seeds each; = marks ties within noise",
-            [*columns, "drift", "diversity"],
+            f"Finalists, {len(next(iter(found.finals.values())))} seeds each; = marks ties within noise",
+            columns,
             rows,
-            right=[*columns[2:], "drift", "diversity"],
-            whole=["rank", "method"],
-            caption=_limit(found),
+            right=columns[2:],
+            whole=columns[:2],
+            caption=found.limit(),
             spare=["rounds", "gradients", "drift", "diversity"],
         )
     )
-    others = [
-        [label, f"stage {stage}", _one(found.metric, found.scores[label]), *_costs(found.costs[label])]
-        for label, stage in found.dropped.items()
-    ]
-    if others:
-        names = ["method", "dropped after", words, "rounds", "gradients", "floats", "kept"]
-        screen.print(table("Dropped on validation rows", names, others, right=names[2:], spare=["gradients"]))
+    columns, rows = found.others()
+    if rows:
+        screen.print(table("Dropped on validation rows", columns, rows, right=columns[2:], spare=["gradients"]))
     for label, why in found.left_out.items():
         say(f"{label} left out: {why}")
     screen.print(f"{found.budget}, {found.attempts} runs in {found.seconds:.0f} s", markup=False, highlight=False)
     say(found.sentence())
-
-
-def _limit(found: Recommendation) -> str | None:
-    """What the validation rows can show at all."""
-    if not found.least:
-        return None
-    return f"{found.rows:,} validation rows: a difference below {100 * found.least:.1f} points is a tie"
 
 
 def write_winner(source: Path, overrides: Any, found: Recommendation, target: Path) -> None:
@@ -184,31 +159,3 @@ def write_winner(source: Path, overrides: Any, found: Recommendation, target: Pa
     parse(table)
     note = f"# {found.sentence()} By `fedax recommend {source.name}`.\n"
     write_whole(target, (note + to_toml(table)).encode())
-
-
-def _costs(cost: dict[str, float]) -> list[str]:
-    return [f"{cost['rounds']:,.0f}", *(_big(cost[name]) for name in ("gradients", "floats", "kept"))]
-
-
-def _big(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e5 else f"{value:.2g}"
-
-
-def _words(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
-
-
-def _one(metric: str, value: float | None) -> str:
-    if value is None:
-        return "diverged"
-    return f"{100 * value:.1f} %" if "accuracy" in metric else f"{value:.4g}"
-
-
-def _mean(metric: str, values: list[float]) -> str:
-    return _one(metric, sum(values) / len(values))
-
-
-def _interval(metric: str, mean: float, half: float) -> str:
-    if half != half:
-        return _one(metric, mean) if mean == mean else "diverged"
-    return f"{100 * mean:.1f} ± {100 * half:.1f} %" if "accuracy" in metric else f"{mean:.4g} ± {half:.2g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from fedax.selection.recommendation import Recommendation, recommend
+from fedax.selection.recommendation import Recommendation
+from fedax.selection.search import recommend
 
 __all__ = ["Recommendation", "recommend"]

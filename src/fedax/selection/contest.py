@@ -31,7 +31,7 @@ from fedax.experiments.interrupts import deferred
 from fedax.report.columns import better
 from fedax.runs.files import write_whole
 from fedax.selection.candidates import Candidate, Numbers
-from fedax.selection.clock import Clock
+from fedax.selection.time_left import TimeLeft
 
 STAGES = (9, 3, 1)  # the divisors of the rounds
 FINAL = len(STAGES) + 1
@@ -160,7 +160,7 @@ class Contest:
         self.yardstick, self.batched = yardstick, batched
         self.sign = -1.0 if better(metric) == "max" else 1.0
         self.loss = f"{metric.rpartition('validation_')[0]}validation_loss"
-        self.clock, self.compiled = Clock(0, 0), set[str]()
+        self.clock, self.compiled = TimeLeft(0, 0), set[str]()
 
     def run(self) -> Outlook:
         """All stages and the final. Ctrl-C stops after a round, and raises `Stopped`."""

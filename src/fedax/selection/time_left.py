@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 
 
-class Clock:
+class TimeLeft:
     """The time that a plan still takes.
 
     programs: how many of its parts compile. rounds: those of all settings, added up. now: tells the time.
 
     >>> times = iter([0.0, 2.1, 3.1, 3.1])
-    >>> clock = Clock(programs=2, rounds=31, now=lambda: next(times))
+    >>> clock = TimeLeft(programs=2, rounds=31, now=lambda: next(times))
     >>> clock.begin(); clock.advance(1); clock.advance(11); clock.end(11, compiled=True)
     >>> round(clock.left, 6)  # one program for 2 s, 20 rounds for 0.1 s each
     4.0
