@@ -26,8 +26,8 @@ from fedax.flower.hello_checks import refusal
 from fedax.flower.messages import Order, answer_content, flatten, hello_content, read_answer, read_hello
 from fedax.flower.network import MAX_ROWS
 from fedax.flower.rows import own_rows
-from fedax.flower.sampling import draw
 from fedax.flower.safe_log import LENGTH, printable
+from fedax.flower.sampling import draw
 from fedax.flower.server import serve
 from fedax.flower.worker import Worker
 from flower_fuzz import fuzzed_federation
@@ -271,7 +271,7 @@ def test_states_are_for_their_owner_alone(tmp_path):
 
 
 def test_a_round_never_has_more_than_its_cohort(tmp_path):
-    """Of two clients one is lost, and two who come before them in the draw connect: the answer that came is left over."""
+    """One of two clients is lost, and two who come before them in the draw connect: the answer that came is left."""
     asked = setting(rounds=1, cohort=2)
     first, second, third = draw(asked.seed, 0, 4, 3, range(4))
     (fourth,) = {*range(4)} - {first, second, third}
