@@ -149,7 +149,7 @@ class Program:
 
 
 def draw(task: Workload, rng: np.random.Generator, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cohorts [rounds, cohort], and the rows of each client's steps: its rows shuffled, and anew when they run out."""
+    """Cohorts [rounds, cohort], and the rows of each client's steps: shuffled, and shuffled again when they run out."""
     who = np.stack([rng.choice(task.clients, task.cohort, replace=False) for _ in range(rounds)]).astype(np.int32)
     start, need = task.offsets[who.ravel()], task.steps * task.batch
     count = task.offsets[who.ravel() + 1] - start

@@ -33,14 +33,14 @@ ROUNDS = 2
 
 
 def steps_a_round(experiment: Any, rows: float) -> float:
-    """Local steps of a client with so many rows."""
+    """The local steps that a client with this number of rows takes in a round."""
     if experiment.local_steps is not None:
         return float(experiment.local_steps)
     return float(experiment.local_epochs) * max(1.0, rows / experiment.batch_size)
 
 
 def seconds_a_step(experiment: Any) -> tuple[float, float]:
-    """Of a round whose clients take one step, by the first method, a setting of a sweep; and the rows of a client."""
+    """The seconds of a local step by the first method (one setting of a sweep), and the mean rows of a client."""
     on = prepare(experiment)
     rows = float(on[1].train.count.mean())
     steps, most = 1, math.ceil(steps_a_round(experiment, rows))
@@ -52,7 +52,7 @@ def seconds_a_step(experiment: Any) -> tuple[float, float]:
 
 
 def seconds_a_round(experiment: Any, on: tuple[Any, Any], steps: int) -> float:
-    """Of so many steps, of one setting."""
+    """The seconds of a round with this number of local steps, for one setting."""
     how = options(experiment, 0) | {"local_epochs": None, "local_steps": steps, "rounds": 10**6, "eval_every": 10**6}
     table, sweep = experiment.algorithm[0], experiment.sweep
     methods = [table.build()] if sweep is None else [method for _, method in sweep.settings(table)]

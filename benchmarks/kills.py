@@ -44,7 +44,7 @@ from fedax.testing.targets import make
 from fedax.vectors import Vector
 
 RESULTS = Path(__file__).resolve().parent / "results" / "kills.json"
-ROUNDS, REAL = 60, 10  # rounds of a run; every so manyeth kill is a real one
+ROUNDS, REAL = 60, 10  # rounds of a run; every tenth kill is a real one
 BUDGET = {"devices": None, "file": 400}  # bytes: the states of a cohort, and not of all
 
 
@@ -131,7 +131,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def kill_many(name: str, kind: str, kills: int, every: int) -> dict[str, Any]:
-    """Kill a method's runs so many times, one of `every` by a real SIGKILL, and count how they went on."""
+    """Kill a method's runs `kills` times, one of `every` by a real SIGKILL, and count how the runs went on."""
     never, draw, counted, wrong = train(name, "devices", None), random.Random(f"{name} {kind} {every}"), Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder, "work")
@@ -159,7 +159,7 @@ def kill_many(name: str, kind: str, kills: int, every: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=1000, help="over all methods")
-    parser.add_argument("--real", type=int, default=0, help="so many real SIGKILLs over all methods, and nothing else")
+    parser.add_argument("--real", type=int, default=0, help="only real SIGKILLs: their number over all methods")
     parser.add_argument("--only", default="", help="methods, with commas between; nothing is saved")
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     asked = parser.parse_args()

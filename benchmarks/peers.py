@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.workloads import Workload, workload
 
-Runner = Callable[[int], float]  #: seconds that so many more rounds took
+Runner = Callable[[int], float]  #: runs a number of further rounds and returns the seconds they took
 
 
 def clocked(train: Callable[[int], object]) -> Runner:

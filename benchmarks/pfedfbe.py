@@ -77,7 +77,7 @@ def side_by_side(task: str, strength: float, methods: list[Any], names: Iterable
 
 
 def search() -> list[dict[str, Any]]:
-    """pFedFBE. With personal steps the client's model is that of so many proximal steps of length lr, not of one."""
+    """pFedFBE. With personal steps the client's model comes from several proximal steps of length lr, not from one."""
     rows: list[dict[str, Any]] = []
     for task in ("lasso-II", "matrix"):
         for strength in (0.1, 0.3, 1.0, 3.0):

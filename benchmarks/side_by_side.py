@@ -70,7 +70,7 @@ class Process:
         return json.loads(line) if line else {"ready": False, "why": f"ended with {self.process.wait()}"}
 
     def rounds(self, count: int) -> float:
-        """Seconds a round, of so many."""
+        """Run this number of rounds; the seconds of one."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{count}\n")
         answer = self.hear()

@@ -60,7 +60,7 @@ def simulation(task: Workload, method: Any = None, problem: fedax.Problem | None
 
 
 def rounds_of(ours: Any) -> Callable[[int], None]:
-    """So many more rounds of a simulation."""
+    """A function that runs a number of further rounds of a simulation."""
 
     def train(count: int) -> None:
         assert ours.advance(count)

@@ -5,9 +5,10 @@
 Each method does all that the one above does and one thing more. Medians and quartiles of a round's time over
 FedAvg's in the same repeat are printed and saved in results/state_traffic.json. Beside them the bare ways of a cohort's
 states on two devices, without any training: into the table of all clients that each device has, as the engine writes
-them; into one of the two tables; and from one device to the other. Last, the vectors alone: a round's local steps on
-both cores with nothing but y - a (y + s), where s is a number, one vector for all clients, or the client's own: that is
-what memory lets a step with one more vector take.
+them; into one of the two tables; from one device to the other; and the way of a single state from one table into the
+other, once a round, which a client would need whose state lies on the device that does not train it. Last, the vectors
+alone: a round's local steps on both cores with nothing but y - a (y + s), where s is a number, one vector for all
+clients, or the client's own: that is what memory lets a step with one more vector take.
 """
 
 from __future__ import annotations
@@ -131,6 +132,14 @@ def ways(repeats: int, clients: int = 100, cohort: int = 10, rounds: int = 20) -
         there = [jax.lax.ppermute(v + r, "clients", [(0, 1), (1, 0)]) for v in new]
         return [t.at[0, 0].add(v.ravel()[0]) for t, v in zip(tables, there, strict=True)]
 
+    @on_each_device
+    def visit(tables: Any, new: Any, r: Any) -> Any:
+        here, there = jax.lax.axis_index("clients") == r % 2, (7 * r + 3) % clients
+        own = [jax.lax.dynamic_index_in_dim(t, there, 0, keepdims=False) for t in tables]
+        seen = [jax.lax.ppermute(v, "clients", [(0, 1), (1, 0)]) for v in own]
+        at = jnp.where(here, (5 * r + 1) % clients, clients)  # the other device writes nothing
+        return [t.at[at].set(v, mode="drop") for t, v in zip(tables, seen, strict=True)]
+
     def program(way: Any) -> Any:
         def run(tables: Any, new: Any) -> Any:
             return jax.lax.fori_loop(0, rounds, lambda r, t: way(t, new, r), tables)
@@ -140,6 +149,7 @@ def ways(repeats: int, clients: int = 100, cohort: int = 10, rounds: int = 20) -
     tables = jax.device_put([np.zeros((clients, *s), np.float32) for s in shapes], NamedSharding(mesh, same))
     new = jax.device_put([np.ones((cohort, *s), np.float32) for s in shapes], NamedSharding(mesh, spread))
     programs = {"written to both tables": both, "written to one": one, "to the other device": travel}
+    programs["one state, as it is needed there"] = visit
     found: dict[str, list[float]] = {name: [] for name in programs}
     made = {name: program(way) for name, way in programs.items()}
     for repeat in range(repeats + 1):

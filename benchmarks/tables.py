@@ -2,9 +2,9 @@
 
     python benchmarks/tables.py [--rows 100000] [--columns 10000]
 
-A frame of so many rows and columns of single precision is checked whole; beside it pandas describes what is missing in
-it (`isna().sum()`), minimum and maximum, the least that any check looks at. Then examples/patients: `fedax run` and
-`fedax predict` on its file, in a process with compiled programs on disk, and the AUC on new rows beside that of
+Fedax checks a whole frame of single-precision numbers of this size; for comparison pandas counts the missing cells
+(`isna().sum()`) and takes minimum and maximum, the least that any check looks at. Then examples/patients: `fedax run`
+and `fedax predict` on its file, in a process with compiled programs on disk, and the AUC on new rows beside that of
 scikit-learn's logistic regression on all rows in one place with the same preparation. Saved in results/tables.json.
 """
 

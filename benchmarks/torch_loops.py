@@ -204,7 +204,7 @@ def tensors(task: Workload) -> tuple[Tensor, Tensor]:
 
 
 def shuffled_rows(task: Workload, client: int) -> Tensor:
-    """The rows of the local steps: the client's rows shuffled, and shuffled anew whenever they run out."""
+    """The rows of the local steps: the client's rows shuffled, and shuffled again whenever they run out."""
     start, stop = int(task.offsets[client]), int(task.offsets[client + 1])
     need = task.steps * task.batch
     passes = -(-need // (stop - start))

@@ -33,7 +33,7 @@ class Workload:
     """One federation and how it is trained; client i owns rows offsets[i]:offsets[i + 1] of x and y.
 
     `loss` is "cross_entropy" (y the class) or "logistic" (one logit, y 0 or 1). A local step takes the next
-    `batch` rows of the client's shuffled rows, shuffled anew whenever they run out. `method` is "FedAvg", "SCAFFOLD"
+    `batch` rows of the client's shuffled rows, shuffled again whenever they run out. `method` is "FedAvg", "SCAFFOLD"
     (option II) or "APFL" (a fixed weight of 0.5), all with server rate 1 and the plain mean over the cohort.
     """
 

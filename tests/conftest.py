@@ -60,7 +60,7 @@ MAPPED = Path("/proc/self/maps")
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Compiled programs go with the file that they were for: a process may map only so many pieces of memory."""
+    """Compiled programs go with the file that they were for: a process may map a limited number of pieces of memory."""
     other = nextitem is None or nextitem.path != item.path
     if other or (MAPPED.exists() and MAPPED.read_bytes().count(b"\n") > 20_000):
         jax.clear_caches()

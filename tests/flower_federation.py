@@ -164,7 +164,7 @@ class Federation:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def reach(self, out: Path, round: int, limit: float = 600) -> None:
-        """Wait until a run has done so many rounds."""
+        """Wait until a run has done this number of rounds."""
         self._wait(lambda: status(out)["round"] >= round, limit, f"{out} does not reach round {round}")
 
     def finish(self, out: Path, limit: float = 600) -> None:

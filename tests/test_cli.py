@@ -168,7 +168,7 @@ def test_compare_runs_every_method_with_every_seed(type_: Fedax) -> None:
     assert "both/report.html" in said.out
 
 
-def test_run_with_several_seeds_is_a_comparison_whose_reports_can_be_written_anew(type_: Fedax) -> None:
+def test_run_with_several_seeds_is_a_comparison_whose_reports_can_be_written_again(type_: Fedax) -> None:
     assert type_("run", "flowers.toml", "--set", "seeds=[1, 2]", "--set", "rounds=1", "--out", "seeds").code == 0
     assert sorted(p.name for p in Path("seeds/runs").iterdir()) == ["fedavg-seed1", "fedavg-seed2"]
     written = [Path("seeds") / name for name in ("summary.csv", "report.html")]
@@ -264,6 +264,7 @@ BAD = {
     "unknown partition": (set_("data.partition.name=ByLabels"), ["data.partition", "did you mean 'ByLabel'"]),
     "unknown field": (set_("rouns=3"), ["rouns", "did you mean 'rounds'"]),
     "field of another table": (set_("lr=3"), ["lr", "did you mean 'algorithm.lr'"]),
+    "field of a missing table": (set_("metrics=3"), ["metrics", "did you mean 'problem.metrics'"]),
     "unknown data field": (set_("data.sed=3"), ["[data]", "sed", "did you mean 'seed'"]),
     "unknown hyper-parameter": (set_("algorithm.server_rl=1"), ["FedAvg", "did you mean 'server_lr'"]),
     "unknown option": (set_("model.name=mlp", "model.hiden=[3]"), ["mlp", "did you mean 'hidden'"]),
@@ -283,9 +284,9 @@ BAD = {
     "unknown kind": (("list", "partition"), ["partition", "did you mean 'partitions'"]),
     "unknown command": (("compar", "flowers.toml"), ["compar", "compare"]),
     "cohort too large": (set_("cohort=4"), ["cohort=4", "3 clients"]),
-    "no rounds": (set_("rounds=0"), ["rounds", "0", "greater than or equal to 1"]),
-    "rounds in words": (set_("rounds=many"), ["rounds", "'many'", "integer"]),
-    "rounds in parts": (set_("rounds=1.5"), ["rounds", "1.5", "integer"]),
+    "no rounds": (set_("rounds=0"), ["rounds", "0", "at least 1"]),
+    "rounds in words": (set_("rounds=many"), ["rounds", "'many'", "whole number"]),
+    "rounds in parts": (set_("rounds=1.5"), ["rounds", "1.5", "whole number"]),
     "negative rate": (set_("algorithm.lr=-0.1"), ["algorithm", "lr", "(0, inf)", "-0.1"]),
     "rate not a number": (set_("algorithm.lr=nan"), ["algorithm", "lr", "nan"]),
     "list of rates": (set_("algorithm.lr=[0.1, 0.2]"), ["algorithm", "lr", "[0.1, 0.2]"]),

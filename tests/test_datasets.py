@@ -354,7 +354,7 @@ def test_what_nobody_holds_is_given_up(room):
     assert gone() is None
 
 
-def test_a_changed_file_is_read_anew(room):
+def test_a_changed_file_is_read_again(room):
     written = mnist_like(room)
     first = load("mnist", partition=Homogeneous(1), split=None)
     again = mnist_like(room, seed=5)

@@ -136,7 +136,7 @@ def test_programs_are_kept_where_reading_them_back_is_silent(tmp_path):
     assert any("small" in path.name for path in folder.iterdir())
 
 
-def test_a_damaged_cache_is_compiled_anew_without_a_word(tmp_path):
+def test_a_damaged_cache_is_compiled_again_without_a_word(tmp_path):
     code = "import fedax, jax; fedax.configure(); print(jax.jit(lambda x: x * 2 + 1)(jax.numpy.float32(3)))"
     assert launch(code, FEDAX_CACHE=str(tmp_path / "kept")).stdout == "7.0\n"
     entries = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]

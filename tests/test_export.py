@@ -112,7 +112,7 @@ def test_a_latex_table_is_aligned_and_shows_the_best(compared: Path) -> None:
     assert r"\textbf" not in " ".join(first)
     assert len({len(cell.split(".")[1]) for cell in (first[5], re.sub(r"[^0-9.]", "", second[5]))}) == 1
     assert "Accuracy, \\%" in lines[0]
-    assert "Held equal: rounds, 10." in text
+    assert "Held equal: 10 rounds." in text
 
 
 def test_one_seed_has_no_interval(tmp_path: Path) -> None:

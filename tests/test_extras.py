@@ -10,6 +10,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import fedax
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("pandas", "pooch", "requests", "pyarrow", "PIL", "matplotlib", "optuna", "flwr", "torch", "datasets")
 ALONE = f"""
@@ -63,3 +65,13 @@ def test_an_index_of_packages_shows_no_link_that_leads_nowhere() -> None:
     absolute = description(readme, "https://example.org/files/")
     assert "![The report of the demo](https://example.org/files/docs/report.png)" in absolute
     assert "[docs](https://example.org/files/docs/index.md)" in absolute
+
+
+def test_a_release_has_one_version_and_one_date_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert version == fedax.__version__
+    released = re.search(r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = (ROOT / "CITATION.cff").read_text()
+    assert released is not None
+    assert released[1] == version
+    assert f"\nversion: {version}\ndate-released: {released[2]}\n" in cited

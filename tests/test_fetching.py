@@ -105,7 +105,7 @@ def test_a_server_gone_half_way_is_continued_where_it_stopped(shelf, tmp_path):
     assert left(tmp_path) == ["some/file.bin"]
 
 
-def test_a_server_without_ranges_starts_anew(shelf, tmp_path):
+def test_a_server_without_ranges_starts_again(shelf, tmp_path):
     shelf.breaks, shelf.ranges = 1000, False
     with pytest.raises(FedaxError, match="broke off"):
         find(published(shelf))

@@ -66,7 +66,7 @@ def test_one_of_four_clients_is_killed_in_each_round(tmp_path, monkeypatch):
     assert log.count("the run goes on after round") == 2
     assert "state.bin is damaged and left out" in log
     assert "round 7: client 0 did not answer in 60 s" in log
-    # Ten came back on another node: a server that starts anew has not known those who were killed before it had met
+    # Ten came back on another node: a server that starts again has not known those who were killed before it had met
     # them, and the last may come when all is over.
     assert log.count("no longer node") >= 5
     result = fedax.load(out)

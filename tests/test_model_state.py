@@ -349,7 +349,7 @@ def test_draws_differ_between_calls_steps_clients_and_seeds_and_are_made_again()
     assert drawn[2].reshape(2, 3)[1, 1] == jax.random.uniform(jax.random.fold_in(key, 1))
 
 
-def test_inner_loops_draw_anew():
+def test_inner_loops_draw_again():
     def draw(now):
         return jax.random.uniform(now.next_key())
 

@@ -92,3 +92,20 @@ def test_the_page_on_networks_tells_how_runs_were_killed():
     assert f"{second['same bits']:,} of {second['kills']:,}, all by SIGKILL" in text
     assert f"{first['kills'] - first['real']:,} were not killed" in text
     assert f"over {len({row['method'] for row in saved['real']})} methods" in text
+
+
+def test_the_page_on_networks_has_the_epsilons_of_the_accountant():
+    pytest.importorskip("dp_accounting")
+    from fedax.privacy.accounting import known_epsilon, secret_epsilon
+
+    (table,) = (table for _, table in tables("docs/deploy.md") if "50 of 1000 clients" in table)
+    for row in table.splitlines()[2:]:
+        noise, known, secret = (float(cell) for cell in row.strip("| ").split(" | "))
+        assert f"{known_epsilon(noise, 1e-5, 20):.2g}" == f"{known:.2g}", row
+        assert f"{secret_epsilon(noise, 1e-5, 200, 50, 1000):.2g}" == f"{secret:.2g}", row
+
+
+def test_the_page_on_networks_tells_how_many_messages_were_fuzzed():
+    saved, text = json.loads((RESULTS / "fuzzed_messages.json").read_text()), (ROOT / "docs/deploy.md").read_text()
+    assert (saved["servers"], saved["servers_stopped"]) == (7, 0)
+    assert f"| {saved['fuzzed']:,}; no server of seven stopped |" in text

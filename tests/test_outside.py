@@ -344,7 +344,7 @@ def test_compare_in_python_leaves_a_comparison(here):
     mean, deviation = found.table()["SCAFFOLD"]["test_loss"]
     assert mean > 0
     assert deviation is not None
-    assert "SCAFFOLD: " in repr(found)
+    assert all(f"\n{label} " in repr(found) for label in found.results)
     about = json.loads((here / "both/experiment.json").read_text())
     assert about["runs"][:2] == ["fedavg-seed0", "fedavg-seed1"]
     assert (here / "both/runs/scaffold-seed1/metrics.jsonl").is_file()

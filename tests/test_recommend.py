@@ -1,20 +1,24 @@
 """`fedax recommend`: fair by construction, honest about ties, goes on where it was."""
 
+import dataclasses
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
 import fedax
 from fedax.algorithms import ALGORITHMS
 from fedax.cli import invoke
+from fedax.cli.progress import watch
 from fedax.errors import FedaxError
 from fedax.selection import contest as contests
-from fedax.selection import recommend
+from fedax.selection import recommend, recommendation
 from fedax.selection.allowance import Allowance
 from fedax.selection.candidates import Span, candidate, fitting
-from fedax.selection.ranking import ahead, rank
+from fedax.selection.ranking import ROWS, ahead, rank
 
 
 def problem(**more):
@@ -87,6 +91,13 @@ def test_ties_are_what_students_test_cannot_tell_apart():
         assert ahead(a, b, higher=False) == (beyond and a.mean() < b.mean())
 
 
+def test_fewer_than_six_rows_decide_nothing():
+    for rows in range(2, 12):  # the best case: every row in which two models differ speaks for the same one
+        decides = stats.binomtest(rows, rows).pvalue < 0.05
+        scores = {"A": [0.9 + rows / 1000] * 3, "B": [0.9] * 3}
+        assert (rank(scores, higher=True, least=ROWS / 1000)[1].rank == 2) == decides
+
+
 def test_a_diverged_method_is_behind_and_one_seed_decides_nothing():
     places = rank({"A": [0.5], "B": [0.9], "C": [np.nan]}, higher=True)
     assert [(p.label, p.rank) for p in places] == [("B", 1), ("A", 1), ("C", 3)]
@@ -102,7 +113,13 @@ def test_budgets_as_users_write_them():
 def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeypatch):
     how = {"rounds": 9, "trials": 3, "seeds": (0, 1), "local_steps": 2, "batch_size": 8, "out": tmp_path}
     methods = ["FedAvg", "FedSpeed", f"{__file__}:Standing"]
-    found = recommend(problem(), federation, methods=methods, **how)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with watch(screen, quiet=False) as progress:
+        found = recommend(problem(), federation, methods=methods, progress=progress, **how)
+    shown = screen.file.getvalue()
+    assert "stage 2 of 3: 3 methods, 1 setting each, a third of the rounds" in shown
+    assert "the search" in shown
+    assert "0:00:00 left" in shown  # at its end
     lines = [json.loads(line) for line in (tmp_path / "attempts.jsonl").read_text().splitlines()][1:]
     first = [line for line in lines if line["stage"] == 1]
     assert {label: sum(line["label"] == label for line in first) for label in ("FedAvg", "FedSpeed", "Standing")} == {
@@ -120,7 +137,7 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
     def never(*_, **__):
         raise AssertionError("what is done is not run again")
 
-    monkeypatch.setattr(contests.Contest, "_side_by_side", never)
+    monkeypatch.setattr(contests, "Settings", never)
     monkeypatch.setattr(contests, "sweep", never)
     again = recommend(problem(), federation, methods=methods, **how)
     assert [place.label for place in again.standings] == [place.label for place in found.standings]
@@ -128,10 +145,34 @@ def test_a_search_is_fair_and_goes_on_where_it_was(federation, tmp_path, monkeyp
         recommend(problem(), federation, methods=methods, **{**how, "trials": 2})
 
 
-def test_one_seed_is_saved_although_it_has_no_interval(federation, tmp_path):
-    recommend(problem(), federation, methods=["FedAvg"], rounds=9, trials=1, seeds=(0,), out=tmp_path)
-    saved = json.loads((tmp_path / "recommendation.json").read_text())
-    assert saved["standings"][0]["half"] == "nan"
+def test_a_conclusion_says_no_more_than_the_seeds(federation, tmp_path, monkeypatch):
+    monkeypatch.setitem(recommendation.YARDSTICK, "shared", "Standing")
+    measured = []
+    monkeypatch.setattr(recommendation, "gradients_in", lambda *_: measured.append(1) or Allowance(500, "gradients"))
+    methods = ["FedAvg", f"{__file__}:Standing"]
+    how = {"budget": "1 minute", "trials": 1, "seeds": (0,), "local_steps": 2, "batch_size": 8, "out": tmp_path}
+    found = recommend(problem(), federation, methods=methods, finalists=1, **how)
+    assert [place.label for place in found.standings] == ["FedAvg", "Standing"]  # the yardstick is always in the final
+    assert json.loads((tmp_path / "recommendation.json").read_text())["standings"][0]["half"] == "nan"
+    assert found.sentence().endswith("the best of the finalists; with one seed, that may be chance.")
+    recommend(problem(), federation, methods=methods, finalists=1, **how)
+    assert measured == [1]  # what a time limit comes to: another measurement would be another search
+
+    rows = federation.validation.count.sum()
+    assert (found.rows, found.least) == (rows, 6 / rows)
+
+    def concluded(**scores):
+        costs = {label: {"floats": 100.0, "kept": 0.0} for label in scores} | {"Dear": {"floats": 200.0, "kept": 0.0}}
+        told = dataclasses.replace(found, standings=rank(scores, higher=True), finals=scores, costs=costs, least=0.0)
+        return told.sentence()
+
+    said = concluded(Dear=[0.91, 0.9, 0.92], FedAvg=[0.9, 0.91, 0.92], Standing=[0.5, 0.51, 0.5])
+    assert said.startswith("Take FedAvg: accuracy 91.0 %; it is the cheapest of the finalists that are within noise")
+    assert said.endswith("(Dear too). It is 40.7 ± 2.9 points better than Standing.")  # 4.303 * 1.155 / sqrt(3)
+    assert "Take Dear: accuracy 95.0 %, ahead of all other finalists beyond noise" in concluded(
+        Dear=[0.95, 0.95], Standing=[0.9, 0.9]
+    )
+    assert "may be chance. It is not better than Standing" in concluded(Dear=[0.95, 0.96], Standing=[0.7, 0.93])
 
 
 def test_bad_searches_are_refused_in_one_sentence(federation, tmp_path):

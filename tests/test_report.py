@@ -170,7 +170,9 @@ def test_the_room_opens_without_jax() -> None:
 
 
 def test_a_sweep_beside_the_runs_is_drawn(tmp_path: Path) -> None:
-    (shown,) = embedded(write(tmp_path, sweep(tmp_path)))["sweeps"]
+    page = write(tmp_path, sweep(tmp_path))
+    assert "B: lr 1, server_lr 1 is the best of 6 settings, with support F1 0.25." in words(page.read_text())
+    (shown,) = embedded(page)["sweeps"]
     assert (shown["title"], shown["how"]) == ("Support F1", "mean over the last 5 rounds")
     assert (shown["fields"], shown["axes"]) == (["lr", "server_lr"], [["0.1", "1", "10"], ["0.5", "1"]])
     assert [method["group"] for method in shown["methods"]] == [0, 1]
@@ -280,7 +282,7 @@ def test_the_conclusion_is_about_the_spread_of_the_differences(tmp_path: Path) -
     ]
     assert runs("c", {"A": a, "C": (0.78, 0.829, 0.878), "D": (0.78, 0.829, 0.878)}) == [
         "A has the best shared model: test accuracy 85.00 %, 2.10 points above C and D (beyond the spread over 3 "
-        "seeds), for as many gradients and as many floats sent."
+        "seeds), with as many gradients and floats sent."
     ]
     assert runs("d", {"A": (0.8,), "B": (0.7,)})[0].startswith("A has the best shared model: test accuracy 80.00 %, ")
     assert runs("e", {"A": (0.8,)}) == ["A reaches test accuracy 80.00 % with its shared model, with one seed."]

@@ -259,7 +259,7 @@ def test_what_has_no_default_tolerance_must_state_one() -> None:
 DIGITS = {
     **table(),
     "data": ["digits"],
-    "departures": {"always": ["One seed."], "small": ["two rounds"]},
+    "departures": {"small": ["two rounds"]},
     "quantity": {"metric": "test_accuracy"},
     "experiment": {
         "rounds": 6,
@@ -350,7 +350,7 @@ def test_a_reproduction_from_end_to_end(made: Made) -> None:
         "small scale: ",
     ):
         assert words in made.said
-    assert "One seed." not in made.said  # there are two
+    assert "One seed:" not in made.said  # there are two
     assert (made.out / "two-labels/report.html").is_file()
 
 
@@ -441,6 +441,17 @@ def test_a_saved_result_keeps_its_note_and_its_other_parts(made: Made, tmp_path:
     type_(tmp_path, "--part", "two labels", "--save")
     after = saving.read(saved)
     assert (after.measured, after.note, after.minutes) == (before.measured, "as found", None)
+
+
+def test_a_result_is_kept_at_both_scales_where_they_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "SAVED", tmp_path)
+    for name, scales in (("apfl-fig2", ["paper", "small"]), ("apfl-table2", ["small"])):
+        for quantity in map(str, load(name).quantities("small")[:2]):  # one after the other
+            saving.keep(load(name), saving.ReproductionResult(name, "small", {quantity: Measured(0.5)}))
+        found = [saving.read(path) for path in sorted(tmp_path.glob(f"{name}-*"))]
+        assert [(one.scale, len(one.measured)) for one in found] == [(scale, 2) for scale in scales]
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,20 @@ def test_bars_fit_the_terminal_and_cut_nothing_but_metrics(width: int) -> None:
     assert max(len(both), len(one)) <= width
 
 
+def test_bars_begin_again_for_each_stage_of_a_search() -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=120)
+    one, other = Run("FedAvg", 0, Path("out")), Run("APFL", 0, Path("out"))
+    with watch(screen, quiet=False) as progress:
+        for runs in ([one], [one, other], [one, other], [one]):
+            progress.begin(runs, 10)
+            for run in runs:
+                progress.start(run)
+                progress.advance(10)
+                progress.end(run)
+    last = Text.from_ansi(screen.file.getvalue()).plain.splitlines()[-6:]  # type: ignore[attr-defined]
+    assert [line.partition(",")[0] for line in last] == ["FedAvg", "FedAvg", "APFL", "FedAvg", "APFL", "FedAvg"]
+
+
 def test_away_from_a_terminal_a_long_run_says_once_a_minute_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,7 +104,8 @@ def lines(path: Path) -> list[dict[str, str]]:
 def test_a_sweep_leaves_tables_runs_and_a_report(type_: Fedax) -> None:
     said = type_("sweep", "sparse.toml")
     assert (said.code, said.err) == (0, "")
-    assert "f1, mean over the last 3 rounds" in said.out
+    assert "Support F1" in said.out
+    assert "mean over the last 3 rounds" in said.out
     assert "2 of 6" in said.out
     folder = Path("runs/sparse")
     rows = lines(folder / "sweep.csv")

@@ -13,6 +13,7 @@ import pytest
 
 import fedax
 from fedax.algorithms import ALGORITHMS
+from fedax.algorithms.hyperparameters import value_of
 from fedax.cli import invoke
 from fedax.errors import FedaxError
 from fedax.experiments import Progress, parse, prepare, tuning
@@ -62,11 +63,11 @@ def test_every_method_declares_a_grid_of_values_that_it_takes() -> None:
         }
         table = AlgorithmTable(name=name, label=name, **given)
         grid = grid_of(table)
-        assert grid or "base" in given, name
+        assert grid, name
         for field, values in grid.items():
             assert len(set(values)) == len(values) > 1
             for value in values:
-                assert getattr(with_values(table, {field: value}).build(), field) == value
+                assert value_of(with_values(table, {field: value}).build(), field) == value
 
 
 def test_the_file_has_the_last_word_on_the_values() -> None:
@@ -74,6 +75,19 @@ def test_the_file_has_the_last_word_on_the_values() -> None:
     assert grid_of(table) == {"lr": [0.01, 0.03, 0.1, 0.3, 1.0]}
     assert grid_of(table, None, swept) == {"server_lr": [1.0, 2.0]}
     assert grid_of(table, TuneTable(lr=[1, 3]), swept) == {"lr": [1.0, 3.0]}
+
+
+def test_a_method_is_tuned_by_the_fields_of_its_base() -> None:
+    robust = {"name": "Robust", "base": {"name": "FedAvg", "lr": 0.01}}
+    table = AlgorithmTable(label="Robust", **robust)
+    assert grid_of(table, TuneTable(lr=[1, 3], Robust={"trim": [0.1, 0.2]})) == {"lr": [1.0, 3.0], "trim": [0.1, 0.2]}
+    assert grid_of(table, TuneTable(**{"base": {"lr": [1, 3]}})) == {"base.lr": [1.0, 3.0]}
+    swept = parse({**TABLE, "algorithm": [robust], "tune": None, "sweep": {"lr": [0.1, 0.2]}})
+    assert swept.sweep is not None
+    methods = [method for _, method in swept.sweep.settings(swept.algorithm[0])]
+    assert methods == [fedax.Robust(fedax.FedAvg(lr=lr)) for lr in (0.1, 0.2)]
+    with pytest.raises(FedaxError, match="field of \\[sweep\\] for Robust 'ratte'"):
+        parse({**TABLE, "algorithm": [robust], "tune": None, "sweep": {"ratte": [0.1]}})
 
 
 def test_the_chosen_setting_is_the_best_of_runs_one_by_one(tmp_path: Path) -> None:

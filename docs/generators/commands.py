@@ -35,7 +35,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def examples(command: Any) -> list[str]:
-    """The command lines that a command's help shows; what is said of one becomes a comment."""
+    """The command lines that a command's help shows; the words beside one become a comment."""
     _, _, block = inspect.cleandoc(command.help or "").partition("\b\n")
     lines = [re.sub(r"\[/?bold\]", "", line).strip() for line in block.splitlines()]
     return [re.sub(r"(\s{2,})(?!#)(?=\S)", r"\1# ", line, count=1) for line in lines if line.startswith("fedax ")]

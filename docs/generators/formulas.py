@@ -92,6 +92,8 @@ def latex(line: str) -> str:
 
     >>> latex("y <- y - lr (g_i(y) - c_i + c)")
     'y \\\\leftarrow  y - \\\\mathit{lr}\\\\, (g_{i}(y) - c_{i} + c)'
+    >>> latex("x <- x + server_lr mean(u_i) / (K lr)")
+    'x \\\\leftarrow  x + \\\\mathit{server\\\\_lr}\\\\;\\\\operatorname{mean}(u_{i}) / (K\\\\;\\\\mathit{lr}\\\\,)'
     >>> latex("min over x of  (1/n) sum_i f_i(x)")
     '\\\\min_{x}\\\\; \\\\tfrac{1}{n} \\\\sum_{i} f_{i}(x)'
     """
@@ -116,6 +118,9 @@ def latex(line: str) -> str:
     if held:
         out += rf"\text{{ {''.join(held).strip()} }}"
     out = re.sub(r"\((\w+|\\\w+)/(\w+|\\\w+)\)", r"\\tfrac{\1}{\2}", out)
+    out = re.sub(r"(?<=[\w)}])(?<!arrow)\s+(?=\\mathit)", r"\\;", out)  # K lr is a product of two numbers
+    out = re.sub(r"(\\mathit\{[^}]*\})\\,\s*(?=[\w\\])(?!\\[a-z]*arrow|\\[lg]e )", r"\1\\;", out)
+    out = re.sub(r"(?<=\w) \}(?=\s*[,.;)])", "}", out)  # a comma follows a word at once
     out = _roots(out)
     out = re.sub(r"<(?=[A-Za-z\\(])(.+?)(?<=[\w)}])>", r"\\langle \1\\rangle ", out)
     return re.sub(r"\^(\w+|\\\w+)", r"^{\1}", out).strip()

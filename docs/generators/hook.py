@@ -26,6 +26,14 @@ import reference
 #: formulas as MathML, which browsers typeset
 START = """renderMathInElement(document.body, {output: "mathml", throwOnError: false, delimiters: [
   {left: "\\\\(", right: "\\\\)", display: false}, {left: "\\\\[", right: "\\\\]", display: true}]});
+// KaTeX leaves spaces as bare text, which MathML ignores.
+for (const row of document.querySelectorAll("math mrow, math mstyle, math msub, math msup")) {
+  for (const node of [...row.childNodes].filter((one) => one.nodeType === Node.TEXT_NODE)) {
+    const space = document.createElementNS("http://www.w3.org/1998/Math/MathML", "mtext");
+    space.textContent = node.textContent;
+    node.replaceWith(space);
+  }
+}
 """
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 #: what a page would load from the network when it is read

@@ -18,6 +18,11 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 140)
 
 
+def say(words: str, style: str | None = None) -> None:
+    """Print a sentence: wrapped between words on a terminal, on one line elsewhere."""
+    console().print(words, style=style, markup=False, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
 def table(
     title: str | None,
     columns: Sequence[str],

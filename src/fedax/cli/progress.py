@@ -78,6 +78,8 @@ class Clock(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
+        if (left := task.fields.get("left")) is not None:
+            return Text(f"{timedelta(seconds=int(left))} left")
         if task.finished or task.time_remaining is None:
             taken = task.finished_time if task.finished else task.elapsed
             return Text(str(timedelta(seconds=int(taken or 0))))
@@ -92,6 +94,8 @@ class Lines(Progress):
         self.metrics = ""
         self.first: tuple[float, int] | None = None  # a time after compilation, and the rounds done by then
         self.spoke = 0.0
+        self.expected: float | None = None  # seconds of all that follows
+        self.promised = time.monotonic()  # when that was last said
 
     def say(self, sentence: str) -> None:
         print(sentence, flush=True)
@@ -116,6 +120,9 @@ class Lines(Progress):
         parts = (f"{100 * rounds / total:.0f} %", self.metrics, left)
         print(f"{name(self.run)}: {', '.join(filter(None, parts))}", flush=True)
 
+    def expect(self, seconds: float | None) -> None:
+        self.expected = seconds
+
     def evaluated(self, row: dict[str, Any]) -> None:
         self.metrics = metrics(row)
 
@@ -126,7 +133,12 @@ class Lines(Progress):
         print(f"{name(run)}: {done} of {settings} settings, {best}", flush=True)
 
     def end(self, run: Run) -> None:
-        print(f"{name(run)}: {run.status} at round {run.round}, {metrics(run.metrics)}", flush=True)
+        words = metrics(run.metrics)
+        how = f"{run.status} at round {run.round}, {words}" if words else run.status
+        print(f"{name(run)}: {how}", flush=True)
+        if self.expected is not None and (now := time.monotonic()) - self.promised >= A_MINUTE / 4:
+            self.promised = now
+            print(f"about {duration(self.expected)} left", flush=True)
 
     def stopping(self) -> None:
         print(STOPPING, file=sys.stderr, flush=True)
@@ -139,16 +151,21 @@ class Live(Progress):
         self.bars = bars
         self.rounds = self.done = 0
         self.compiling = False
-        self.checking = bars.add_task("checking the experiment", total=None, metrics="")
+        self.checking: TaskID | None = bars.add_task("checking the experiment", total=None, metrics="")
         self.overall: TaskID | None = None
+        self.search: TaskID | None = None
+        self.began = time.monotonic()
         self.current: list[TaskID] = []
 
     def say(self, sentence: str) -> None:
         self.bars.console.print(sentence, markup=False, highlight=False)
 
     def begin(self, runs: list[Run], rounds: int) -> None:
-        self.rounds = rounds
-        self.bars.remove_task(self.checking)
+        self.rounds, self.done = rounds, 0
+        for over in (self.checking, self.overall):  # a search or a reproduction begins several times
+            if over is not None:
+                self.bars.remove_task(over)
+        self.checking = self.overall = None
         if len(runs) > 1:
             self.overall = self.bars.add_task("all runs", total=sum(run.rounds or rounds for run in runs), metrics="")
 
@@ -168,6 +185,13 @@ class Live(Progress):
             self.compiling = False
         if self.overall is not None:
             self.bars.update(self.overall, completed=self.done + rounds)
+
+    def expect(self, seconds: float | None) -> None:
+        if self.search is None:
+            self.search = self.bars.add_task("the search", total=100, metrics="")
+        if seconds is not None:
+            taken = time.monotonic() - self.began
+            self.bars.update(self.search, completed=int(100 * taken / max(taken + seconds, 1e-9)), left=seconds)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         self.compiling = False

@@ -75,8 +75,10 @@ def recommend(
     rates = [table.options["lr"] for table in asked.algorithm if isinstance(table.options.get("lr"), int | float)]
     own = track_of(problem, [table.build() for table in asked.algorithm]) == "personal"
     names = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    if names == []:
-        raise FedaxError(f"--methods is {methods!r}: it must be names with commas between, such as FedAvg,SCAFFOLD")
+    if names is not None and (not names or len(set(names)) < len(names)):
+        raise FedaxError(
+            f"--methods is {methods!r}: it must be names with commas between, none twice, such as FedAvg,SCAFFOLD"
+        )
     how = {
         k: v for k, v in options(asked, 0).items() if k not in ("rounds", "seed", "eval_every", "eval_on", "personal")
     }
@@ -109,10 +111,11 @@ def recommend(
 
 def show(found: Recommendation) -> None:
     """The ranking, what decided, what it costs, what was dropped when, the conclusion."""
-    from fedax.cli.console import console, table
+    from fedax.cli.console import console, say, table
     from fedax.selection.recommendation import in_words
 
     screen, words = console(), in_words(found.metric)
+    screen.print("The data and the rounds", style="bold")
     for line in found.facts:
         screen.print(line, markup=False, highlight=False)
     rows = [
@@ -136,7 +139,8 @@ def show(found: Recommendation) -> None:
             rows,
             right=[*columns[2:], "drift", "diversity"],
             whole=["rank", "method"],
-            spare=["behind", "rounds", "gradients", "drift", "diversity"],
+            caption=_limit(found),
+            spare=["rounds", "gradients", "drift", "diversity"],
         )
     )
     others = [
@@ -147,9 +151,16 @@ def show(found: Recommendation) -> None:
         names = ["method", "dropped after", words, "rounds", "gradients", "floats", "kept"]
         screen.print(table("Dropped on validation rows", names, others, right=names[2:], spare=["gradients"]))
     for label, why in found.left_out.items():
-        screen.print(f"{label} left out: {why}", markup=False, highlight=False, soft_wrap=True)
+        say(f"{label} left out: {why}")
     screen.print(f"{found.budget}, {found.attempts} runs in {found.seconds:.0f} s", markup=False, highlight=False)
-    screen.print(found.sentence(), markup=False, highlight=False, soft_wrap=True)
+    say(found.sentence())
+
+
+def _limit(found: Recommendation) -> str | None:
+    """What the validation rows can show at all."""
+    if not found.least:
+        return None
+    return f"{found.rows:,} validation rows: a difference below {100 * found.least:.1f} points is a tie"
 
 
 def write_winner(source: Path, overrides: Any, found: Recommendation, target: Path) -> None:

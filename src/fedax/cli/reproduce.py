@@ -134,8 +134,8 @@ def _carry_out(
     from fedax.cli.progress import watch
     from fedax.experiments import Progress
     from fedax.papers.reproductions.reproducing import Interrupted, carry_out
-    from fedax.papers.reproductions.saving import joined, where
-    from fedax.runs.files import REPORT, write_json
+    from fedax.papers.reproductions.saving import keep
+    from fedax.runs.files import REPORT
 
     def watched(title: str) -> AbstractContextManager[Progress]:
         if title:
@@ -153,8 +153,7 @@ def _carry_out(
     for path in (*pages, out / "result.json"):
         console().print(f"Written: {path}", markup=False, highlight=False, soft_wrap=True)
     if save:
-        where(reproduction.id, scale).parent.mkdir(parents=True, exist_ok=True)
-        write_json(where(reproduction.id, scale), joined(result, map(str, reproduction.quantities(scale))).as_json())
+        keep(reproduction, result)
 
 
 def show(

@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from fedax import report
-from fedax.cli.console import table
+from fedax.cli.console import say, table
 from fedax.errors import FedaxError
 from fedax.experiments import Swept
-from fedax.report.columns import MetricColumn
+from fedax.report.columns import MetricColumn, parse, title
 from fedax.report.conclusion import conclusion
 from fedax.report.honest import constant_row, unbalanced
 from fedax.report.personal_table import worth
+from fedax.report.recorded_sweep import edge_warning
 from fedax.report.summary import groups
 from fedax.report.writing import write_reports
 from fedax.runs.reading import run_folders
@@ -78,7 +79,7 @@ def show_table(console: Console, runs: Sequence[Path]) -> None:
     for sentence in conclusion(found):
         console.print(sentence, markup=False, highlight=False)
     for sentence in unbalanced(found):
-        console.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        say(sentence, style="yellow")
 
 
 COLUMNS = (
@@ -156,10 +157,13 @@ def show_best(console: Console, swept: Swept) -> None:
     judge, found = swept.judge, [best for best in swept.methods if best.setting is not None]
     extra = [key for key in ("density", "rank") if key != judge.metric and any(key in b.rows[0] for b in found)]
     several = any(len(best.scores) > 1 for best in found)
-    caption = "; ".join([judge.title, *(["mean ± deviation over seeds"] if several else [])])
+    over = [f"mean over the last {judge.over} rounds"] if judge.over else []
+    caption = "; ".join([*over, *(["mean ± deviation over seeds"] if several else [])]) or None
+    about = parse(judge.metric)
+    metric = f"{title(judge.metric)}{', %' if about and about.percent else ''}"
     fields = list(found[0].setting or {})
     rounds = [] if judge.target is None else [f"Rounds to {judge.target:g}"]
-    numbers = (*fields, judge.metric, *rounds, *(key.capitalize() for key in extra), "Diverged")
+    numbers = (*fields, metric, *rounds, *(key.capitalize() for key in extra), "Diverged")
     lines = []
     for best in found:
         cells = [f"{value:g}" for value in (best.setting or {}).values()]
@@ -171,8 +175,7 @@ def show_best(console: Console, swept: Swept) -> None:
     console.print(table("Best settings", ("Method", *numbers), lines, right=numbers, caption=caption))
     for best in found:
         if best.edge:
-            values = " and ".join(f"{name} {(best.setting or {})[name]:g}" for name in best.edge)
-            sentence = f"{best.label}: {values} is at the edge of what was tried; values beyond it may be better."
+            sentence = f"{best.label}: {edge_warning(best.setting or {}, best.edge)}"
             console.print(sentence, style="yellow", markup=False, highlight=False)
 
 

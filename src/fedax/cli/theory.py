@@ -41,7 +41,7 @@ def advise(
     fedax advise experiment.toml --apply
     fedax advise experiment.toml --apply --out better.toml
     """
-    from fedax.cli.console import console
+    from fedax.cli.console import console, say
     from fedax.engine.prepare import in_memory
     from fedax.experiments import read
     from fedax.experiments.building import prepare
@@ -74,9 +74,9 @@ def advise(
         tried = [_tried(method, problem, shown, asked, constants, work) for method in own]
     for method, one in zip(own, tried, strict=True):
         if method is not None and one is not None:
-            print(f"{type(method).__name__}: {one.why}")
+            say(f"{type(method).__name__}: {one.why}")
     if (one := next(filter(None, tried), None)) is not None:
-        print(f"These runs use training rows alone, and so short a run as {one.rounds} rounds favours large rates.")
+        say(f"These runs use training rows alone, and so short a run as {one.rounds} rounds favours large rates.")
     if apply:
         _write(experiment, target, own, tried, work, constants)
 
@@ -167,7 +167,9 @@ def common_work(found: list[Proposal], work: Work) -> Work:
     fewest = min(steps.values())
     if len(set(steps.values())) > 1:
         each = ", ".join(f"{method} {k}" for method, k in steps.items())
-        print(f"local_steps is one field for all methods: {fewest}, the smallest of the proposals ({each})")
+        from fedax.cli.console import say
+
+        say(f"local_steps is one field for all methods: {fewest}, the smallest of the proposals ({each})")
     return work.with_steps(fewest)
 
 
@@ -185,7 +187,7 @@ def show_constants(constants: Constants) -> None:
 
 def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> None:
     """The proposals, as a table; below it what does not hold, and why a method has none."""
-    from fedax.cli.console import console, table
+    from fedax.cli.console import console, say, table
 
     title = f"Proposals for {work.K} local steps, {work.R} rounds, {work.m} of {work.n} clients"
     rows = []
@@ -196,15 +198,15 @@ def show_proposals(found: list[Proposal], refused: list[str], work: Work) -> Non
         rows.append((*cells, str(proposal.local_steps)))
     columns = ("method", "settings", "theorem", "bound", "largest term", "local steps*")
     console().print(table(title, columns, rows))
-    print(
+    say(
         f"* the most local steps a round, out of {work.K * work.R} in all, for which the bound is at most twice the "
         "bound with one local step a round, and at most half of it is due to averaging rarely"
     )
     for proposal in found:
         for words in proposal.unmet:
-            print(f"{proposal.method}: {words}")
+            say(f"{proposal.method}: {words}")
     for words in refused:
-        print(f"no proposal for {words}")
+        say(f"no proposal for {words}")
 
 
 def _write(
@@ -219,6 +221,7 @@ def _write(
 
     Its local steps and rounds are the theorems' where all of its methods take their settings, and else as they were.
     """
+    from fedax.cli.console import say
     from fedax.experiments.reading import parse
     from fedax.runs.files import write_whole
 
@@ -247,7 +250,7 @@ def _write(
         changed |= set(new)
     swept = sorted(changed & set(table.get("sweep", {})))
     if swept:
-        print(f"[sweep] goes over {', '.join(swept)}: its values take the place of the proposals")
+        say(f"[sweep] goes over {', '.join(swept)}: its values take the place of the proposals")
     try:
         parse(beside(table, source.parent))
     except FedaxError as error:
@@ -258,7 +261,7 @@ def _write(
         notes += [f"{p.method}: {source_of or p.bound.theorem}" for p in some]
     write_whole(target, "".join([*(f"# {words}\n" for words in notes), to_toml(table)]).encode())
     as_they_were = "" if by_theorem else ", as they were"
-    print(f"{target}: local_steps = {work.K}, rounds = {work.R}{as_they_were}")
+    say(f"{target}: local_steps = {work.K}, rounds = {work.R}{as_they_were}")
 
 
 def _multiplied(lr: Any, tried: Trial) -> Any:

@@ -37,7 +37,7 @@ def _is_how(word: str) -> bool:
 def tune_first(experiment: Experiment, out: Path, how: str, trials: int | None, quiet: bool) -> Experiment:
     """The experiment with each method tuned; says what was tuned."""
     from fedax import report
-    from fedax.cli.console import console
+    from fedax.cli.console import console, say
     from fedax.cli.progress import watch
     from fedax.experiments.interrupts import Stopped
     from fedax.experiments.searching import optuna
@@ -57,5 +57,5 @@ def tune_first(experiment: Experiment, out: Path, how: str, trials: int | None, 
         again = f"the same command with --out {shlex.quote(str(out))} goes on"
         raise Ended(fail(f"interrupted while tuning; {again}", INTERRUPTED)) from None
     for sentence in report.tuned(out):
-        console().print(sentence, markup=False, highlight=False, soft_wrap=True)
+        say(sentence)
     return tuned

@@ -33,15 +33,15 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
     batch_size: rows a minibatch; None for the full local gradient.
     sampling: "epochs" (reshuffled) or "iid" (with replacement).
     weighted: average by clients' rows instead of uniformly.
-    seed: of everything random.
+    seed: the seed of everything that is random.
     eval_every: rounds between two evaluations. eval_on: parts to evaluate on, test rows by default.
     personal: whether to evaluate clients' own models, where the method makes them, beside the shared one.
     out: a directory for all that the command line would leave: metrics log, status, clients, models, report.
     label: the method's name in reports; its class's unless given.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     zero_below: on a problem with a regularizer, what counts as zero in density, support and rank.
-    unseen: share of clients held out from training; when it is over they join, by the method's own rule.
-    join_steps: local steps of theirs; as many as the others took on average unless given.
+    unseen: share of clients held out from training; when training is over they join, by the method's own rule.
+    join_steps: local steps that they take then; by default as many as the others took on average.
     join_restarts: whether schedules of rates begin again for them, instead of going on from the last round.
     before_averaging: whether the protocol also judges clients' own models as they are before the server averages.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
@@ -53,7 +53,7 @@ def simulate(problem: Problem, federation: Federation | Lazy, algorithm: Algorit
     attack: what a share of the clients does instead of their part, such as `fedax.Attack("flip", share=0.2)`.
     availability: when clients are there and who is slow: `fedax.Availability(leave=0.1, come=0.3, drop_out=0.05)`.
     patience: stop when this many evaluations in a row have not improved on the best; None to run all rounds.
-    stop_by: the metric of the validation rows that patience goes by; accuracy where there is one, else loss.
+    stop_by: the metric of the validation rows that early stopping watches; accuracy where there is one, else loss.
     on_progress: called with the number of rounds done, about twice a second; in a notebook a bar, unless given.
 
     >>> import numpy as np, jax.numpy as jnp, fedax

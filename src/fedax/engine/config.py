@@ -33,15 +33,15 @@ class SimulatedWork(RoundWork):
     """The options that a simulation and an experiment file share.
 
     eval_on: parts to evaluate on, held-out rows by default.
-    unseen: share of clients held out from training; when it is over they join, by the method's own rule.
-    join_steps: local steps of theirs; as many as the others took on average unless given.
+    unseen: share of clients held out from training; when training is over they join, by the method's own rule.
+    join_steps: local steps that they take then; by default as many as the others took on average.
     join_restarts: whether schedules of rates begin again for them, instead of going on from the last round.
     before_averaging: whether the protocol also judges clients' own models as they are before the server averages.
     executor: "auto", "batched", "looped" or "debug"; chunk: clients batched together; devices: how many to use.
     state_budget: memory for clients' states, such as "2GiB"; above it they are kept beside the devices or in a file.
     attack: what a share of the clients does instead of their part, such as `Attack("flip", share=0.2)`.
     patience: stop when this many evaluations in a row have not improved on the best; None to run all rounds.
-    stop_by: the metric of the validation rows that patience goes by; accuracy where there is one, else loss.
+    stop_by: the metric of the validation rows that early stopping watches; accuracy where there is one, else loss.
     """
 
     eval_on: Annotated[Sequence[Part], MinLen(1)] | None = None
@@ -63,7 +63,7 @@ class RunConfig(SimulatedWork):
     """What was asked of one run.
 
     eval_every: rounds between two evaluations.
-    seed: of everything random.
+    seed: the seed of everything that is random.
     label: the method's name in reports; its class's unless given.
     out: a directory for all that the command line would leave: metrics log, status, clients, models, report.
     checkpoint_every: seconds between two checkpoints in `out`; None for none. resume: go on from the last one there.

@@ -14,7 +14,7 @@ from fedax.metrics import Metric
 def judged(
     metrics: Mapping[str, Metric], by: str | None, parts: Collection[str], *, personal: bool
 ) -> tuple[str, bool]:
-    """The column of the history that patience goes by, and whether higher is better there.
+    """The column of the history that early stopping watches, and whether higher is better there.
 
     by: the metric that was asked for; parts: those that are evaluated; personal: whether to judge clients' own models.
 

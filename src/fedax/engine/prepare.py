@@ -205,7 +205,7 @@ class Prepared:
 
     @property
     def judged(self) -> tuple[str, bool]:
-        """The column of the history that patience goes by, and whether higher is better there."""
+        """The column of the history that early stopping watches, and whether higher is better there."""
         return judged(self.problem.metrics, self.config.stop_by, list(self.meters), personal=self.personal)
 
     @property

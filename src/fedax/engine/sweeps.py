@@ -7,7 +7,6 @@ they run in sequence; so they do where the states of two settings together excee
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import jax
 
 from fedax import notebook
 from fedax.algorithms.base import Algorithm
+from fedax.algorithms.hyperparameters import full_name, replaced
 from fedax.client import shares
 from fedax.data.federation import Federation
 from fedax.data.generators.lazy import Lazy
@@ -44,12 +44,16 @@ def grid(algorithm: Algorithm, values: Mapping[str, Sequence[float]]) -> list[Al
     >>> import fedax
     >>> grid(fedax.FedAvg(lr=0.1), {"lr": [0.1, 0.2], "server_lr": [1.0, 2.0]})[1]
     FedAvg(lr=0.1, server_lr=2.0)
+    >>> grid(fedax.Robust(fedax.FedAvg(lr=0.1)), {"lr": [0.2]})  # of its base, where it has no rate itself
+    [Robust(base=FedAvg(lr=0.2, server_lr=1.0), rule='trimmed_mean', trim=0.1, attackers=1)]
     """
+    names = []
     for name in values:
-        if name not in {f.name for f in dataclasses.fields(algorithm)}:  # type: ignore[arg-type]
+        names.append(full_name(algorithm, name))
+        if names[-1] is None:
             raise FedaxError(f"{type(algorithm).__name__} has no field {name!r} to sweep over")
     return [
-        dataclasses.replace(algorithm, **dict(zip(values, chosen, strict=True)))  # type: ignore[type-var]
+        replaced(algorithm, dict(zip(names, chosen, strict=True)))  # type: ignore[arg-type]
         for chosen in itertools.product(*values.values())
     ]
 

@@ -42,6 +42,9 @@ class Progress:
     def advance(self, rounds: int) -> None:
         """The current run has done this number of rounds."""
 
+    def expect(self, seconds: float | None) -> None:
+        """All that follows will take about this long; None where that is not known yet. Of a search alone."""
+
     def evaluated(self, row: dict[str, Any]) -> None:
         """The current run was evaluated."""
 

@@ -7,13 +7,16 @@ and the largest value are the ends of the range.
 
 from __future__ import annotations
 
-import dataclasses
+import copy
+import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from fedax.algorithms.base import RATE, Times, within
+from fedax.algorithms.hyperparameters import fields_of, full_name, value_of
 from fedax.data.splits import PARTS
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import METRICS
@@ -25,7 +28,8 @@ Values = dict[str, list[float]]
 
 class TuneTable(DecidedByMetric):
     """[tune]: values to try instead of the declared ones, a list for each hyper-parameter. A list counts for every
-    method that has the field; one in a table of a method's label, such as [tune.FedProx], for that method alone.
+    method that has the field, or whose base has it; one in a table of a method's label, such as [tune.FedProx], for
+    that method alone. "base.lr" names the rate of a base whose method has a rate of its own.
 
     seed: of the runs that tune; default the smallest seed that is not reported on.
     metric: what decides, a metric, such as auc or one of your own, or a column on validation rows; default AUC if it is
@@ -45,18 +49,17 @@ class TuneTable(DecidedByMetric):
         >>> tune.values(AlgorithmTable(name="FedAvg", label="FedAvg", lr=0.1))
         {'lr': [0.1, 0.2]}
         """
-        fields = {f.name for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
         given = self.model_extra or {}
         own = given.get(str(table.label), {})
-        common = {name: values for name, values in given.items() if name in fields}
+        common = {name: values for name, values in given.items() if full_name(table.build(), name) is not None}
         return {**common, **(own if isinstance(own, dict) else {})}
 
     def check(self, tables: Sequence[AlgorithmTable], seeds: Sequence[int]) -> None:
         """Refuse a field that no method has, a value out of its range, a seed that is reported on, and test rows."""
         labels = [str(table.label) for table in tables]
-        fields = {f.name for table in tables for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
+        fields = {name for table in tables for name in fields_of(table.build())}
         for name in self.model_extra or {}:
-            if name not in fields and name not in labels:
+            if name not in labels and all(full_name(table.build(), name) is None for table in tables):
                 raise unknown("field of [tune]", name, [*sorted(fields), *labels, *type(self).model_fields])
         for table in tables:
             if values := self.values(table):
@@ -77,6 +80,8 @@ def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTa
 
     >>> grid_of(AlgorithmTable(name="FedAvgM", label="FedAvgM", lr=0.2))
     {'lr': [0.02, 0.06, 0.2, 0.6, 2.0], 'momentum': [0.7, 0.9, 0.97]}
+    >>> grid_of(AlgorithmTable(name="Robust", label="Robust", base={"name": "FedAvg", "lr": 0.2}))
+    {'base.lr': [0.02, 0.06, 0.2, 0.6, 2.0]}
     """
     asked = {} if tune is None else tune.values(table)
     if not asked and sweep is not None:
@@ -85,10 +90,10 @@ def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTa
         return {name: [float(value) for value in values] for name, values in asked.items()}
     method = table.build()
     found = {}
-    for field in dataclasses.fields(method):  # type: ignore[arg-type]
-        name = field.name
-        declared = field.metadata.get("tune") or (RATE if name == "lr" else None)
-        centre = getattr(getattr(method, name), "initial", getattr(method, name))
+    for name, field in fields_of(method).items():
+        declared = field.metadata.get("tune") or (RATE if field.name == "lr" else None)
+        value = value_of(method, name)
+        centre = getattr(value, "initial", value)
         if declared is None or centre is None:
             continue
         values = [centre * factor for factor in declared.factors] if isinstance(declared, Times) else list(declared)
@@ -97,17 +102,22 @@ def grid_of(table: AlgorithmTable, tune: TuneTable | None = None, sweep: SweepTa
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
-def with_values(table: AlgorithmTable, setting: Mapping[str, float]) -> AlgorithmTable:
-    """A method with some values; where the file has a schedule, the value is what it begins with.
+def with_values(table: AlgorithmTable, setting: Mapping[str, float], *, keep_schedules: bool = True) -> AlgorithmTable:
+    """A method with some values; where the file has a schedule that is kept, the value is what it begins with.
 
     >>> falling = AlgorithmTable(name="FedAvg", lr={"kind": "exponential", "initial": 0.1, "decay": 0.9})
     >>> with_values(falling, {"lr": 0.3}).options["lr"]["initial"]
     0.3
+    >>> robust = AlgorithmTable(name="Robust", base={"name": "FedAvg", "lr": 0.1})
+    >>> with_values(robust, {"base.lr": 0.3}).options["base"]["lr"]
+    0.3
     """
-    options = table.options
+    options = copy.deepcopy(table.options)
     for name, value in setting.items():
-        was = options.get(name)
-        options[name] = {**was, "initial": value} if isinstance(was, dict) and "kind" in was else value
+        *bases, last = str(full_name(table.build(), name)).split(".")
+        owner = functools.reduce(operator.getitem, bases, options)
+        was = owner.get(last)
+        owner[last] = {**was, "initial": value} if keep_schedules and isinstance(was, dict) and "kind" in was else value
     return AlgorithmTable(name=table.name, label=table.label, rounds=table.rounds, **options)
 
 
@@ -117,8 +127,8 @@ def at_bound(table: AlgorithmTable, name: str, value: float) -> bool:
     >>> at_bound(AlgorithmTable(name="FedCM", lr=0.1), "alpha", 1.0)
     True
     """
-    fields = {f.name: f for f in dataclasses.fields(table.build())}  # type: ignore[arg-type]
-    low, high = fields[name].metadata["interval"].strip("[]()").split(",")
+    method = table.build()
+    low, high = fields_of(method)[str(full_name(method, name))].metadata["interval"].strip("[]()").split(",")
     return value in (float(low), float(high))
 
 

@@ -17,6 +17,27 @@ from fedax.experiments.schema import Experiment
 from fedax.outside import beside
 from fedax.whole_files import read_regular
 
+TABLES = ("data", "problem")  # whose fields are most often written at the top
+
+#: the schema's own words for what a value must be, and ours
+WORDS = {
+    "Input should": "it must",
+    "List should": "it must",
+    "String should": "it must",
+    "a valid boolean": "true or false",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "text",
+    "a valid list": "a list",
+    "a valid dictionary": "a table",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+    " after validation": "",
+    "'str' instances are not allowed as a Sequence value": "it must be a list",
+}
+
 
 def read(
     path: str | os.PathLike[str],
@@ -76,6 +97,8 @@ def override(table: dict[str, Any], key: str, text: str) -> None:
         homes = [f"{home}.{key}" for home, inside in table.items() if key in _fields_of(inside)]
         if homes:
             raise FedaxError(f"unknown field {key!r}: did you mean {homes[0]!r}?")
+        if home := _home_of(key):
+            raise FedaxError(f"unknown field {key!r}: did you mean {f'{home}.{key}'!r}?")
         raise unknown("field", key, Experiment.model_fields)
     _set(table, parts, parse_value(text), key)
 
@@ -94,7 +117,7 @@ def _fill(methods: Any, lists: Any) -> None:
             own = {**lists, **lists.get(table.get("label", method.__name__), {})}
             table |= {name: own[name][0] for name in required(method) if name not in table and name in own}
         except (FedaxError, AttributeError, KeyError, IndexError, TypeError):
-            continue  # what is wrong is said when the whole table is parsed
+            continue  # the error is raised when the whole table is parsed
 
 
 def _fields_of(inside: Any) -> set[str]:
@@ -185,6 +208,8 @@ def _sentence(error: ValidationError, *, numbered: bool) -> str:
     match first["type"]:
         case "extra_forbidden":
             *inside, name = where
+            if not inside and (home := _home_of(name)):
+                return f"unknown field {name!r}: it belongs in [{home}]"
             kind = f"field of [{'.'.join(inside)}]" if inside else "field"
             return str(unknown(kind, name, _table(inside).model_fields))
         case "missing":
@@ -196,8 +221,10 @@ def _sentence(error: ValidationError, *, numbered: bool) -> str:
             return f"{path}: {context['error']}" if path else str(context["error"])
         case "model_type":
             return f"{path} is {_short(value)}: it must be a table"
-    allowed = first["msg"].replace("Input should", "it must").replace("List should", "it must")
-    return f"{path} is {_short(value)}: {allowed.replace('String should', 'it must')}"
+    allowed = first["msg"]
+    for schema, ours in WORDS.items():
+        allowed = allowed.replace(schema, ours)
+    return f"{path} is {_short(value)}: {allowed}"
 
 
 def _table(path: list[str]) -> type[BaseModel]:
@@ -209,6 +236,15 @@ def _table(path: list[str]) -> type[BaseModel]:
         kind: Any = table.model_fields[name].annotation
         table = kind.__args__[0] if hasattr(kind, "__args__") else kind
     return table
+
+
+def _home_of(name: str) -> str:
+    """The table to which a field belongs that is written at the top; nothing if there is none.
+
+    >>> _home_of("metrics"), _home_of("colour")
+    ('problem', '')
+    """
+    return next((table for table in TABLES if name in _table([table]).model_fields), "")
 
 
 def _short(value: Any) -> str:

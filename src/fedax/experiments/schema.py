@@ -37,7 +37,7 @@ class Experiment(FileTable, SimulatedWork):  # type: ignore[misc]  # a model of 
 
     name: of the experiment, in its directory and its report.
     eval_every: rounds between two evaluations; unless given, 50 evaluations or a few more.
-    budget: what every method may spend equally much of, as much as the first one spends; "rounds" unless given.
+    budget: the cost that is equal for all methods, each of which may spend what the first one spends; default "rounds".
     seeds: a run for each method and seed.
     checkpoint_every: seconds between two checkpoints.
     log: trackers that get the rows of the history as they are made.

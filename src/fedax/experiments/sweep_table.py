@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
 from fedax.algorithms import Algorithm
+from fedax.algorithms.hyperparameters import fields_of, full_name, replaced, value_of
 from fedax.engine import grid
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import METRICS
@@ -31,13 +31,34 @@ class DecidedByMetric(BaseModel):
         """The metric's name, if `metric` names no column."""
         return self.metric if self.metric in (*METRICS, "objective", *self._own) else None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_bases(cls, table: Any) -> Any:
+        return with_full_names(table) if isinstance(table, dict) else table
+
     def knowing(self, own: Sequence[str]) -> None:
         """Take up the names of the user's own metrics that the experiment measures."""
         self._own = tuple(name for name in own if name not in METRICS)
 
 
+def with_full_names(table: dict[Any, Any]) -> dict[Any, Any]:
+    """A table whose lists in a table `base` stand under their full names.
+
+    >>> with_full_names({"trim": [0.1], "base": {"lr": [0.1, 0.2]}})
+    {'trim': [0.1], 'base.lr': [0.1, 0.2]}
+    """
+    whole: dict[Any, Any] = {}
+    for key, value in table.items():
+        if key == "base" and isinstance(value, dict):
+            whole |= {f"base.{name}": values for name, values in with_full_names(value).items()}
+        else:
+            whole[key] = value
+    return whole
+
+
 class SweepTable(DecidedByMetric):
-    """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting.
+    """[sweep]: a list of values for each hyper-parameter to sweep over; every combination is a setting. Where a method
+    builds on another and has no field of a name itself, the base's counts; "base.lr" always names the base's.
 
     metric: a column of the history, or a metric, such as auc or one of your own; default AUC if it is among the
         metrics, else accuracy, else the regularised or the plain loss; on test rows if any.
@@ -67,7 +88,8 @@ class SweepTable(DecidedByMetric):
         ({'lr': 0.2, 'server_lr': 1.0}, FedAvg(lr=0.2, server_lr=1.0))
         """
         made = grid(table.build(), self.values)
-        return [({name: getattr(method, name) for name in self.values}, method) for method in made]
+        names = {name: str(full_name(table.build(), name)) for name in self.values}
+        return [({name: value_of(method, full) for name, full in names.items()}, method) for method in made]
 
     def check(self, tables: Sequence[AlgorithmTable], rounds: int) -> None:
         """Refuse a field that a method does not have, or a value out of its range; whole numbers become floats."""
@@ -84,11 +106,11 @@ class SweepTable(DecidedByMetric):
 
 
 def _check_field(name: str, method: Any) -> None:
-    owner, fields = type(method).__name__, {f.name: f for f in dataclasses.fields(method)}
-    if name not in fields:
+    owner, fields, full = type(method).__name__, fields_of(method), full_name(method, name)
+    if full is None:
         allowed = [n for n, f in fields.items() if "interval" in f.metadata and not f.metadata.get("static")]
         raise unknown(f"field of [sweep] for {owner}", name, [*allowed, *SweepTable.model_fields])
-    if "interval" not in fields[name].metadata or fields[name].metadata.get("static"):
+    if "interval" not in fields[full].metadata or fields[full].metadata.get("static"):
         raise FedaxError(
             f"sweep.{name}: a sweep is over numbers that leave the compiled program as it is, and {owner}'s {name} "
             "is not one"
@@ -107,6 +129,6 @@ def _numbers(name: str, values: Any) -> list[float]:
 def _check_range(name: str, values: list[float], method: Any) -> None:
     for value in values:
         try:
-            dataclasses.replace(method, **{name: value})
+            replaced(method, {str(full_name(method, name)): value})
         except FedaxError as error:
             raise FedaxError(f"sweep.{name}: {error}") from None

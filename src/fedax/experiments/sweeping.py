@@ -13,7 +13,7 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from fedax.errors import FedaxError
 from fedax.experiments.building import config_of, prepare
 from fedax.experiments.events import Progress, Run
 from fedax.experiments.file_tables import AlgorithmTable
+from fedax.experiments.grids import with_values
 from fedax.experiments.interrupts import Interrupt, Stopped, deferred
 from fedax.experiments.judging import Judge, judge
 from fedax.experiments.resolved import carried_out, resolved_comparison, resolved_run, run_name
@@ -32,6 +33,7 @@ from fedax.experiments.resuming import recall, refuse_other_runs
 from fedax.experiments.schema import Experiment
 from fedax.experiments.sweep_grid import Grid
 from fedax.experiments.trials import TRIAL, TriedSetting, drop_models
+from fedax.report.recorded_sweep import at_the_edge
 from fedax.report.writing import write_reports
 from fedax.runs.files import EXPERIMENT, RUNS, claim, refuse_taken, write_json, write_whole
 from fedax.runs.folder import RunFolder, describe_clients
@@ -255,7 +257,7 @@ class _Sweeper:
         path = self.out / RUNS / run_name(table, trial.seed)
         if trial.result.model is None:
             return path
-        chosen = AlgorithmTable(name=table.name, label=table.label, **{**table.options, **trial.setting})
+        chosen = with_values(table, trial.setting, keep_schedules=False)
         run = self.prepared(chosen.build(), trial.seed)
         if is_main_process():
             path.mkdir(parents=True, exist_ok=True)
@@ -265,19 +267,6 @@ class _Sweeper:
         folder.begin(resolved, self.experiment.rounds, client_values(run, trial.metrics))
         folder.status("finished", self.experiment.rounds)
         return path
-
-
-def at_the_edge(setting: Mapping[str, float], values: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """The fields whose value is the smallest or the largest that was tried, of three or more.
-
-    >>> at_the_edge({"lr": 0.1, "mu": 1.0}, {"lr": [0.1, 1.0, 10.0], "mu": [0.1, 1.0, 10.0]})
-    ('lr',)
-    """
-    return tuple(
-        name
-        for name, value in setting.items()
-        if len(tried := values.get(name, ())) > 2 and value in (min(tried), max(tried))
-    )
 
 
 def _words(best: TriedSetting | None, judge: Judge) -> str:

@@ -21,7 +21,7 @@ from fedax.vectors import zeros
 def aggregated(
     setting: Setting, costs: RoundCosts, clients: Mapping[int, Hello], answers: Mapping[int, Answer]
 ) -> tuple[Any, list[float] | None]:
-    """What `update` gets, and the round's diagnostics; None for them under secure aggregation, which hides uploads."""
+    """The input of `update`, and the round's diagnostics: None under secure aggregation, which hides uploads."""
     total: Any = None
     weights, squares = 0.0, 0.0
     each: list[tuple[Any, float]] = []

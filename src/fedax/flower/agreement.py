@@ -64,7 +64,7 @@ class Setting(RoundWork):
     eval_every: Count = 1
     eval_on: Annotated[Sequence[Part], MinLen(1)] = ("train", "validation", "test")  #: as far as clients have such rows
     patience: Count | None = None  #: evaluations without improvement on validation rows after which the run ends
-    stop_by: str | None = None  #: the metric that patience goes by; accuracy where there is one, else loss
+    stop_by: str | None = None  #: the metric that early stopping watches; accuracy where there is one, else loss
     privacy: Privacy | None = None  #: clipping of uploads, and noise on their mean
     secure: float | None = None  #: secure aggregation of uploads whose entries are at most this large; None for plain
     name: str = "experiment"
@@ -139,7 +139,7 @@ class Setting(RoundWork):
 
     @property
     def judged(self) -> tuple[str, bool]:
-        """The column of the history that patience goes by, and whether higher is better there."""
+        """The column of the history that early stopping watches, and whether higher is better there."""
         personal = self.personal and self.algorithm.personalised
         return judged(self.problem.metrics, self.stop_by, self.eval_on, personal=personal)
 
@@ -213,7 +213,7 @@ def show(layout: Layout) -> str:
 
 
 def not_taken(layout: Layout, error: Exception) -> FedaxError:
-    """The sentence for rows that a problem fails on; an error that is one sentence already stays as it is."""
+    """The error for rows on which a problem fails; a FedaxError stays as it is."""
     if isinstance(error, FedaxError):
         return error
     why = (str(error).strip().splitlines() or [type(error).__name__])[0]

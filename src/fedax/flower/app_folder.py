@@ -71,7 +71,7 @@ app = fedax.flower.client_app(Path(__file__).with_name("experiment.toml"))
 
 
 def new(folder: Path, experiment: Path) -> list[Path]:
-    """Write an app folder for an experiment, which is checked first; the files.
+    """Check an experiment, write an app folder for it, and return the files.
 
     The user's own files that the experiment names go with it, for every site needs them.
     """

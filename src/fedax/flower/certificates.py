@@ -45,7 +45,7 @@ MOST_DAYS, MOST_NODES = 36_500, 10_000
 
 
 def make(folder: Path, nodes: int, hosts: Sequence[str] = (), *, days: int = 90, port: int = 8000) -> list[Path]:
-    """Write an authority, a server certificate and a key pair for each node into a new folder; the files.
+    """Write an authority, a server certificate and a key pair for each node into a new folder; returns the files.
 
     hosts: names or addresses under which nodes reach the SuperLink; the loopback ones are always among them.
 

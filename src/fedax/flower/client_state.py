@@ -61,9 +61,10 @@ class ClientState:
         return None if leaves is None else jax.tree.unflatten(jax.tree.structure(self.first), leaves)
 
     def note(self, found: str, *, version: int, used: int) -> str:
-        """The sentence for the server that goes with an answer, and with the next ones until the server has used one.
+        """The sentence for the server's log that goes with this answer. It is sent again with every answer until the
+        server has used one of them.
 
-        found: what is to be said now; used: the version that the server's own state goes with.
+        found: a new sentence, or nothing; used: the version that the server's own state goes with.
         """
         if found:
             self._note = (found, version)

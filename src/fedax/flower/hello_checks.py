@@ -1,4 +1,4 @@
-"""Whether what a node says of itself can be true: against the experiment, and against what the server knows."""
+"""Checks what a node says about itself against the experiment, and against what the server knows."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came back: the upload, the metrics by name, or the sentence why there is none; `note` is a sentence for the
+    """A client's answer: the upload, the metrics by name, or the reason why there is none; `note` is a sentence for the
     log.
 
     statistics: by name, of the metrics that are no means over rows.

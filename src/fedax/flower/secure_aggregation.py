@@ -35,7 +35,7 @@ REACH = 8.0
 
 @dataclasses.dataclass(frozen=True)
 class MaskedSum:
-    """The outcome of a round: the mean of the uploads, and the plain numbers that each node in the mean sent beside."""
+    """The outcome of a round: the mean of the uploads, and the plain numbers that its nodes sent beside."""
 
     mean: Flat
     beside: Mapping[int, Mapping[str, Any]]
@@ -129,7 +129,7 @@ def veil(message: Message, context: Context, call_next: Callable[..., Message]) 
 
 
 def content(upload: Flat, beside: Mapping[str, Any], *, reach: float = REACH, weight: int = 1) -> RecordDict:
-    """A client's reply to an order, for `veil` to mask; `beside` are numbers and words that stay as they are."""
+    """A client's reply to an order, for `veil` to mask; the numbers and words in `beside` are not masked."""
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
     from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 

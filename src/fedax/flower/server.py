@@ -106,7 +106,7 @@ def serve(
 
 
 def _say_why(folder: ServerFolder, round: int, error: BaseException) -> None:
-    """Leave in the run's directory why its server stops."""
+    """Write into the run's directory why its server stops."""
     if isinstance(error, Exception):
         status = "failed"
         why = str(error) if isinstance(error, FedaxError) else f"unexpected {type(error).__name__}: {error}"

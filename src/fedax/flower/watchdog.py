@@ -36,7 +36,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Look now and then, beside what is done here."""
+        """Look now and then, in a thread of its own, while the block runs."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:

@@ -97,7 +97,7 @@ def _products(sizes: Sequence[int], tile: Tile) -> int:
 
 
 def _count(size: int, tile: Tile) -> int:
-    """Tiles along an axis of so many outputs."""
+    """The number of tiles along an axis with `size` outputs."""
     return -(-size // tile.size)
 
 

@@ -1,4 +1,4 @@
-"""Which method is best, on many tasks, at equal cost: tasks as data, runs that go on where they were, a page."""
+"""Which method is best, on many tasks, at equal cost: tasks as data, runs that go on where they stopped, and a page."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _differences(board: Board) -> Any:
 
 
 def _costs(board: Board) -> Any:
-    """Mean score on test rows against what was spent, a task a panel: the three best by mean rank and the yardstick."""
+    """Mean score on test rows against what was spent, a task a panel: the four best by mean rank and the yardstick."""
     columns = min(3, len(board.tables))
     rows = -(-len(board.tables) // columns)
     figure = _figure(3.2 * columns, 2.4 * rows + 0.4)

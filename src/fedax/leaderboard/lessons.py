@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedax.leaderboard.rules import BUDGETS, YARDSTICK
+from fedax.leaderboard.rules import BUDGETS
 from fedax.leaderboard.standing import Board, Table
+from fedax.selection.candidates import YARDSTICK
 
 #: The methods of the five documents that Fedax was built from, whose results come first, whatever they are.
 OURS = ("FedAc", "FedDualAvg", "FedDualAvg-OSP", "APFL", "APFL-adaptive", "FedDeper", "FedSpeed", "PFedFBE")

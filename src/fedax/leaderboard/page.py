@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.lessons import lessons, named, ours, verdicts
-from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS, YARDSTICK
+from fedax.leaderboard.rules import BUDGETS, LEVEL, RULES, SEEDS
 from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.standing import Board, Table, board, complete
+from fedax.selection.candidates import YARDSTICK
 
 TRACKS = {
     "shared": "One model for all",
@@ -95,18 +96,17 @@ def _conclusion(one: Board) -> str:
     """Who is first and within noise of it, and who is most often ahead of the yardstick and behind it."""
     order, count, yardstick = list(one.mean_ranks), len(one.tables), YARDSTICK[one.track]
     behind = [label for label in order if label not in one.first]
-    said = f"- **{TRACKS[one.track]}, equal {one.budget}**: "
     if count == 1:
-        return (
-            f"{said}on the one task that was run, nobody is ahead of {', '.join(one.first)}, of {len(order)} methods."
-        )
+        return f"on the one task that was run, nobody is ahead of {', '.join(one.first)}, of {len(order)} methods."
     said = f"{order[0]} has the best mean rank, {one.mean_ranks[order[0]]:.1f} of {len(order)} on {count} tasks. "
     if behind:
         said += (
             f"Within noise of it: {', '.join(one.first[1:]) or 'none'}; behind it beyond noise: {', '.join(behind)}."
         )
     else:
-        said += f"All others are within noise of it, {order[-1]} ({one.mean_ranks[order[-1]]:.1f}) included."
+        said += (
+            f"All others are within noise of it, {order[-1]} ({one.mean_ranks[order[-1]]:.1f}) included: {_power(one)}."
+        )
     found = {label: verdicts(one, label, yardstick) for label in order if label != yardstick}
     best = max(found, key=lambda label: found[label][0] - found[label][2])
     worst = min(found, key=lambda label: found[label][0] - found[label][2])
@@ -114,6 +114,14 @@ def _conclusion(one: Board) -> str:
         f"{said} Task by task, {best} fares best against {named(yardstick)} (ahead on {found[best][0]}, behind on "
         f"{found[best][2]}), and {worst} worst (ahead on {found[worst][0]}, behind on {found[worst][2]})."
     )
+
+
+def _power(one: Board) -> str:
+    """How far mean ranks must be apart to count, and how far they can be."""
+    if one.p >= LEVEL:
+        return "Friedman's test does not reject that all methods are the same, and then no difference counts"
+    most = len(one.mean_ranks) - 1
+    return f"with {len(one.tables)} tasks mean ranks must be {one.difference:.1f} apart to count, of at most {most}"
 
 
 def _coverage(results: Sequence[Saved]) -> Iterator[str]:
@@ -142,7 +150,11 @@ def _board(one: Board) -> Iterator[str]:
     tables, order = one.tables, list(one.mean_ranks)
     yardstick = YARDSTICK[one.track]
     rejects = "rejects" if one.p < LEVEL else "does not reject"
-    difference = f"; critical difference {one.difference:.1f}" if math.isfinite(one.difference) else ""
+    difference = (
+        f"; critical difference {one.difference:.1f}, of at most {len(order) - 1}"
+        if math.isfinite(one.difference)
+        else ""
+    )
     yield (
         f"{len(tables)} task{'s' if len(tables) > 1 else ''}: {', '.join(table.task.name for table in tables)}. "
         f"Friedman's test {rejects} that all are the same (p = {one.p:.2g}){difference}."

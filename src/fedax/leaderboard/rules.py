@@ -11,17 +11,16 @@ Budget = Literal["gradients", "floats"]
 
 BUDGETS: tuple[Budget, ...] = ("gradients", "floats")
 TRIALS = 9  #: settings of each method
-PARTS = 24  #: a run is evaluated after each of so many equal parts, and its length is a whole number of them
+PARTS = 24  #: a run is evaluated after each of 24 equal parts, and its length is a whole number of them
 OVER = 0.01  #: the share by which a budget may be exceeded, so that a few floats do not cost a whole part
-MOST = 2  #: times the rounds of the yardstick that a cheaper method may have
+MOST = 2  #: a cheaper method may have at most twice the yardstick's rounds
 TUNING_SEED = 1000  #: no seed that is reported
 SEEDS = {"quick": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
-YARDSTICK = {"shared": "FedAvg", "composite": "FedAvg", "personal": "LocalOnly"}
 LEVEL = 0.05
 
 RULES = f"""\
 - **Tasks.** A task fixes FedAvg's rounds and a rate around which all ranges lie. Both were set by runs of FedAvg alone
-  (of training alone in the personal track), before any other method was run: so many rounds that its score no longer
+  (of training alone in the personal track), before any other method was run: enough rounds that its score no longer
   climbs much (fewer for the convolutional networks, whose runs are dear), and the rate near which its score on
   validation rows is best. One task was changed after a run: `hospitals` has five times the rows, because 366 test rows
   were too few. FedPD is not on the board: it is FedADMM as long as no round skips.

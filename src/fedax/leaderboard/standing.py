@@ -11,10 +11,11 @@ import numpy as np
 
 from fedax.evaluation.protocol import interval
 from fedax.leaderboard.playing import Entry, chosen
-from fedax.leaderboard.rules import LEVEL, PARTS, SEEDS, YARDSTICK
+from fedax.leaderboard.rules import LEVEL, PARTS, SEEDS
 from fedax.leaderboard.saved_tasks import Saved
 from fedax.leaderboard.tasks import Task
 from fedax.report.columns import better
+from fedax.selection.candidates import YARDSTICK
 from fedax.selection.ranking import ahead
 
 

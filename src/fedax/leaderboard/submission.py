@@ -102,7 +102,7 @@ class Claim(NamedTuple):
 def verify(
     path: Path, tasks: Sequence[str] | None, methods: Sequence[str] | None, progress: Progress
 ) -> Iterator[tuple[str, bool, str]]:
-    """What holds of a submission, or of a task's saved results: a subject, whether it holds, and words.
+    """Check a submission, or a task's saved results: the subject of each check, whether it holds, and a sentence.
 
     Every result must keep the rules; those of the named tasks and methods, or the two quickest, must come out again.
     """

@@ -4,19 +4,20 @@ const composite = (() => {
 
   /* The score over two hyper-parameters, with its values printed where there is room. */
   function heat(sweep, at, view) {
-    const { title, fields, axes, goal, methods } = sweep;
+    const { title, fields, axes, goal, methods, percent } = sweep;
     const all = methods.flatMap((method) => method.z.flat()).filter(number);
     const ends = [colour("low"), colour("high")];
     if (goal === "min") ends.reverse();
     const label = (name) => (view.narrow || !name ? "" : name);
-    const printed = view.width ? { texttemplate: "%{z:.2~g}", textfont: { size: 9 }, showscale: false } : { texttemplate: "%{z:.3~g}" };
+    const short = `%{z:${percent ? ".0%" : ".2~g"}}`, long = `%{z:${percent ? ".1%" : ".3~g"}}`;
+    const printed = view.width ? { texttemplate: short, textfont: { size: 9 }, showscale: false } : { texttemplate: long };
     return [[{
       type: "heatmap", x: axes[0], y: axes[1] ?? [""], z: methods[at].z, xgap: 1, ygap: 1, hoverongaps: false,
       zmin: all.length ? Math.min(...all) : 0, zmax: all.length ? Math.max(...all) : 1,
-      colorscale: [[0, ends[0]], [1, ends[1]]], colorbar: { thickness: 12, outlinewidth: 0 },
+      colorscale: [[0, ends[0]], [1, ends[1]]], colorbar: { thickness: 12, outlinewidth: 0, ...(percent ? { tickformat: ".0%" } : {}) },
       ...(axes[0].length <= 8 && !view.narrow ? printed : {}),
       hovertemplate: `${plain(fields[0])} %{x}${fields[1] ? `, ${plain(fields[1])} %{y}` : ""}` +
-        `<br>${plain(title)} %{z:.5~g}<extra></extra>`,
+        `<br>${plain(title)} %{z:${percent ? ".2%" : ".5~g"}}<extra></extra>`,
     }], layout(view, fields[1] ? 340 : 200, {
       xaxis: axis(fields[0], { type: "category", showgrid: false }),
       yaxis: axis(label(fields[1]), { type: "category", showgrid: false }),

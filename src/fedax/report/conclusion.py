@@ -18,6 +18,7 @@ from fedax.runs.reading import RecordedRun
 
 COSTS = {"gradients": "gradients", "floats": "floats sent"}
 MODELS = {False: "shared model", True: "personal models"}
+PLAIN = {"0.5": "half", "2": "twice"}
 ALIKE = 0.02  # costs within two per cent are told as the same
 
 
@@ -65,11 +66,11 @@ def _sentence(key: str, metric: MetricColumn, ranked: list[Contender], groups: S
     rest = [entry for entry in ranked if not _same(entry, first)]
     seeds = len(first.values)
     over = f" over {seeds} seeds" if seeds > 1 else " with one seed"
-    constant = _constant(key, first.mean, groups)
+    constant = _constant(key, metric, first.mean, groups, alone=not rest)
     if not rest:
+        told = f"{value} with its {models}" if len(level) == 1 else f"{value} with their {models.removesuffix('s')}s"
         reach = "reaches" if len(level) == 1 else "reach"
-        model = "its" if len(level) == 1 else "their"
-        return f"{who} {reach} {value} with {model} {models}{', the mean' if seeds > 1 else ','}{over}{constant}."
+        return f"{who} {reach} {told}{', the mean' if seeds > 1 else ','}{over}{constant}."
     behind = sorted(
         (entry for entry in rest if _same(entry, rest[0])), key=lambda entry: _spent(entry.group, "gradients") or 0
     )
@@ -113,7 +114,14 @@ def _beyond(first: Contender, behind: Contender) -> bool | None:
 
 
 def _cost(first: Group, behind: Group) -> str:
-    """What the lead cost, in gradients and floats against the runner-up's."""
+    """What the lead cost, in gradients and floats against the runner-up's.
+
+    >>> from pathlib import Path
+    >>> def spent(gradients, floats):
+    ...     return Group("A", (RecordedRun(Path("a"), ({"gradients": gradients, "floats_up": floats},)),))
+    >>> _cost(spent(1, 4), spent(2, 4)), _cost(spent(2, 4), spent(2, 4))
+    (', with half the gradients and as many floats sent', ', with as many gradients and floats sent')
+    """
     told = []
     for key, noun in COSTS.items():
         mine, other = (_spent(group, key) for group in (first, behind))
@@ -126,8 +134,11 @@ def _cost(first: Group, behind: Group) -> str:
         elif abs(mine / other - 1) <= ALIKE:
             told.append(f"as many {noun}")
         else:
-            told.append(f"{mine / other:.2g} times the {noun}")
-    return f", for {' and '.join(told)}" if told else ""
+            times = f"{mine / other:.2g}"
+            told.append(f"{PLAIN.get(times, f'{times} times')} the {noun}")
+    if told == [f"as many {noun}" for noun in COSTS.values()]:
+        told = [f"as many {' and '.join(COSTS.values())}"]
+    return f", with {' and '.join(told)}" if told else ""
 
 
 def _spent(group: Group, key: str) -> float | None:
@@ -140,14 +151,15 @@ def _spent(group: Group, key: str) -> float | None:
     return None if found is None or not math.isfinite(found.mean) else found.mean
 
 
-def _constant(key: str, mean: float, groups: Sequence[Group]) -> str:
-    """A warning if the best method is no better than the constant predictor."""
+def _constant(key: str, metric: MetricColumn, mean: float, groups: Sequence[Group], *, alone: bool) -> str:
+    """What the constant predictor has, if there is nothing else to compare with or the best method is no better."""
     row = constant_row(groups)
     if row is None or key not in row:
         return ""
     against: float = row[key].mean
     worse = mean <= against if better(key) == "max" else mean >= against
-    return f"; {row['algorithm'].lower()}, which learns nothing, has {text(key, against)}" if worse else ""
+    value = f"{text(key, against)}{' %' if metric.percent else ''}"
+    return f"; the {row['algorithm'].lower()}, which learns nothing, has {value}" if worse or alone else ""
 
 
 def _listed(names: Sequence[str]) -> str:

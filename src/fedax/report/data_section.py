@@ -47,9 +47,10 @@ def _sizes(rows: Any) -> str:
     held = [number(n) for n in train] if isinstance(train, list) else []
     if not held or not all(n >= 0 for n in held):
         return ""
-    least, middle, most = (f"{n:g}" for n in (min(held), statistics.median(held), max(held)))
+    found = (min(held), statistics.median(held), max(held))
+    least, middle, most = (f"{n:,.1f}".removesuffix(".0") for n in found)
     spread = f"{least} each" if least == most else f"from {least} to {most} each, median {middle}"
-    return f"{len(held)} clients train on {math.fsum(held):.0f} rows, {spread}."
+    return f"{len(held)} clients train on {math.fsum(held):,.0f} rows, {spread}."
 
 
 def _labels(counts: Any) -> str:

@@ -46,7 +46,7 @@ def comparison(groups: Sequence[Group]) -> list[Line]:
 
 
 def as_csv(lines: Sequence[Line]) -> bytes:
-    """With a header; what a line does not have is empty.
+    """The lines as CSV with a header; a cell is empty where a line lacks the value.
 
     >>> as_csv([{"a": 1, "b": None}, {"a": 2, "c": 3}])
     b'a,b,c\\n1,,\\n2,,3\\n'

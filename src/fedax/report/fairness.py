@@ -19,7 +19,7 @@ def held_equal(runs: Sequence[RecordedRun]) -> str:
     >>> def run(label, **fields):
     ...     return RecordedRun(Path("."), (), {"rounds": 9, "algorithm": {"label": label, **fields}})
     >>> held_equal([run("FedAvg"), run("SCAFFOLD")])
-    'Held equal: rounds, 9.'
+    'Held equal: 9 rounds.'
     """
     methods = {run.label: run.get("algorithm", "rounds") for run in runs}
     kinds = {run.get("budget") or "rounds" for run in runs}
@@ -30,7 +30,7 @@ def held_equal(runs: Sequence[RecordedRun]) -> str:
     if kind not in UNITS:
         return ""
     if not any(methods.values()):
-        return f"Held equal: rounds, {rounds}."
+        return f"Held equal: {rounds} rounds."
     each = ", ".join(f"{label} {own or rounds}" for label, own in methods.items())
     if kind == "rounds":
         return f"Rounds: {each}."

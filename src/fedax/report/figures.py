@@ -146,7 +146,7 @@ def _clients(numbers: dict[str, Any], wide: bool) -> Any:
 
 
 def _heat(sweep: dict[str, Any], method: dict[str, Any], wide: bool) -> Any:
-    """A method's score over two hyper-parameters; a cell without one diverged."""
+    """A method's score over two hyper-parameters; a setting that diverged has an empty cell."""
     figure, axes = _axes(wide)
     z = np.asarray([[math.nan if value is None else value for value in line] for line in method["z"]], float)
     shown = axes.imshow(z, origin="lower", aspect="auto", cmap="cividis" if sweep["goal"] == "max" else "cividis_r")

@@ -12,7 +12,8 @@ from fedax.report.summary import Group
 #: Words with what they mean, in the order in which a page uses them.
 ALWAYS = {
     "Shared model": "the one model that the server keeps and all clients get.",
-    "Gradients": "how often clients compute a gradient on a minibatch, all rounds and clients together.",
+    "Gradients": "how many gradients of single rows clients compute, all rounds and clients together: a "
+    "minibatch of 20 rows counts 20.",
     "Floats up, floats down": "how many numbers clients send to the server, and the server to clients.",
 }
 SEEDS = {"±": "the half-width of the 95 % confidence interval of the mean over seeds (Student's t)."}

@@ -70,6 +70,7 @@ def page(runs: list[RecordedRun], folders: Sequence[Path]) -> str:
         glossary=glossary(found, personal=bool(protocol)),
         protocol=protocol,
         quality=quality_section(found) + learnt_section(found),
+        sweep_words="".join(f"<p>{escape(words)}</p>" for sweep in sweeps for words in sweep.pop("words")),
         clients_title="Personal models" if protocol else "Client by client",
         clients_hidden="" if protocol else "hidden",
         experiment=_fields(found, lambda name: not name.startswith("versions.")),
@@ -100,7 +101,7 @@ def _labels(folder: Path, found: list[Group]) -> list[str]:
 
 
 def _tuned(folders: Sequence[Path]) -> list[str]:
-    """How methods were tuned; of several places each says which it is."""
+    """How methods were tuned; with several directories each sentence names its own."""
     of = [f"In {folder}: " if len(folders) > 1 else "" for folder in folders]
     return [where + words for where, folder in zip(of, folders, strict=True) for words in tuned(folder)]
 
@@ -151,6 +152,7 @@ def _line(place: int, line: dict[str, Any], bold: dict[str, str | None]) -> str:
     for key in bold:
         value = line.get(key)
         mean, half = (value.mean, value.half) if isinstance(value, Spread) else (None, None)
+        half = None if key == "seconds" else half  # the first seed compiles for all, so an interval says nothing
         cells += cell(key, mean, half, bold[key] if ended else None)
     alert = "" if ended else ' class="unfinished"'
     status = line["status"] if line["runs"] == 1 or "," in line["status"] else f"{line['runs']} {line['status']}"

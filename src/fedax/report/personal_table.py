@@ -33,7 +33,7 @@ def protocol(groups: Iterable[Group], *, part: str = "test") -> tuple[str, list[
 
 
 def worth(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """The groups of clients that deserve a table of their own: those that took part are often all of them.
+    """The groups of clients that get a table of their own; those that took part have none where they are all clients.
 
     >>> worth([{"group": "all", "clients": 9}, {"group": "joined", "clients": 9}, {"group": "unseen", "clients": 2}])
     ['all', 'unseen']

@@ -38,7 +38,7 @@ def preview(seen: Heterogeneity) -> str:
         "rows": {name: list(counts) for name, counts in parts},
         "label_counts": None if seen.label_counts is None else seen.label_counts[::every],
         "title": seen.title,
-        "words": f"Every {every}th client is shown." if every > 1 else "",
+        "words": " ".join([f"Every {every}th client is shown."] * (every > 1) + _meanings(seen)),
     }
     nothing = {"groups": [], "axes": {}, "measures": [], "curves": [], "clients": [], "sweeps": [], "comparable": True}
     first, *rest = (f"{sentence[:1].upper()}{sentence[1:]}." for sentence in seen.sentences())
@@ -51,3 +51,13 @@ def preview(seen: Heterogeneity) -> str:
         plotly=packing.plotly(),
         script="".join(map(own, SCRIPTS)),
     )
+
+
+def _meanings(seen: Heterogeneity) -> list[str]:
+    """What the numbers above the picture mean, as far as there are any."""
+    words = []
+    if seen.total_variation is not None:
+        words.append("Total variation: at 0 all clients have the same labels, towards 1 they share none.")
+    if seen.zeta is not None:
+        words.append("Zeta: how far the clients' first gradients are from their mean, 0 where all are alike.")
+    return words

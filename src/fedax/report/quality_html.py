@@ -18,7 +18,8 @@ HINTS = {
     "classes": "AUC: how often a row of the class that is looked for gets a higher probability than one of the other; "
     "0.5 is guessing, 1 is perfect. Average precision: how many of the rows that are ranked highest are of that class, "
     "averaged over all that are; guessing has the class's share of the rows. Of more than two classes both are "
-    "means over the classes, each against the rest. Calibration: on the dashed line, of rows with a predicted "
+    "means over the classes, each against the rest. Both are exact here; the summary counts scores in bins and may "
+    "differ in the fourth digit. Calibration: on the dashed line, of rows with a predicted "
     "probability of 30 % three in ten are of the class.",
     "numbers": "RMSE: the root of the mean squared residual. MAE: the mean of residuals without their sign. R²: the "
     "share of the variance that is explained; always predicting the mean has 0. Residual: measured less predicted.",
@@ -68,8 +69,8 @@ def learnt_section(groups: Sequence[Group]) -> str:
     hint = (
         '<p class="hint">Coefficient: for each unit of the column; for classes, of the log-odds. Standardised: for '
         "each standard deviation of it, by which the rows are sorted and the bars drawn. A category has a coefficient "
-        "for each value, to be compared with each other. Marks and range: the clients' "
-        f"own models. All of them are in {COEFFICIENTS} beside the report.</p>"
+        "for each value, to be compared with each other. Clients' own: the range over "
+        f"their personal models. All of them are in {COEFFICIENTS} beside the report.</p>"
     )
     title = '<h2 id="learnt-title">What was learnt</h2>'
     return f'<section aria-labelledby="learnt-title">{title}{parts}{hint}</section>'
@@ -195,11 +196,13 @@ def _one_output(label: str, rows: list[dict[str, str]]) -> str:
     table = f'<table class="learnt"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     drawn = [(row["feature"], float(row["standardised"]), _marks(row, clients)) for row in used]
     picture = bars(drawn, f"Standardised coefficients of {label}")
+    caption = "Standardised coefficients" + ("; the marks are the clients' own" if clients else "")
     left = len(features) - len(zero) - len(used)
     said = f"{len(features) - len(zero)} of {len(features)} coefficients are not zero"
     said += f"; zero: {', '.join(zero[:30])}{' ...' if len(zero) > 30 else ''}" if zero else ""
     said += f"; {left} smaller ones are not shown" if left > 0 else ""
-    return f'<p>{escape(said)}.</p><div class="pair"><div class="scroll">{table}</div><figure>{picture}</figure></div>'
+    figure = f"<figure><figcaption>{caption}</figcaption>{picture}</figure>"
+    return f'<p>{escape(said)}.</p><div class="pair beside"><div class="scroll">{table}</div>{figure}</div>'
 
 
 def _marks(row: dict[str, str], clients: Sequence[str]) -> list[float]:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedax.report.columns import better, number, parse, title
+from fedax.report.columns import better, number, parse, text, title
 from fedax.runs.files import EXPERIMENT
 
 SWEEP, HISTORIES = "sweep.csv", "histories.jsonl"
@@ -41,7 +41,10 @@ def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
             for label in dict.fromkeys(row["algorithm"] for row in rows)
             if label in labels
         ]
+        of = {label: [row for row in rows if row["algorithm"] == label] for label in labels if label}
+        words = [_best(label, _means(mine, fields), values, metric, goal) for label, mine in of.items()]
         known = [str(method["label"]) for method in methods]
+        judged = parse(metric)
         progress = _progress(_histories(folder / HISTORIES), known, fields, metric)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
@@ -50,6 +53,8 @@ def read_sweep(folder: Path, labels: Sequence[str]) -> dict[str, Any] | None:
     return {
         "name": str(experiment.get("name") or folder.resolve().name),
         "title": title(metric),
+        "percent": judged is not None and judged.percent,
+        "words": [sentence for sentence in words if sentence],
         "how": ", ".join(how),
         "goal": goal,
         "fields": fields[:2],
@@ -66,11 +71,7 @@ def _heat(
 
     A setting that diverged with any seed has no score.
     """
-    by_setting: dict[tuple[float, ...], list[float]] = {}
-    for row in rows:
-        score = float(row["score"]) if row["score"] else math.nan
-        by_setting.setdefault(tuple(float(row[name]) for name in fields), []).append(score)
-    means = {setting: math.fsum(scores) / len(scores) for setting, scores in by_setting.items()}
+    means = _means(rows, fields)
     best = max if goal == "max" else min
     first, second = values[fields[0]], values[fields[1]] if len(fields) > 1 else [None]
     return [
@@ -83,6 +84,68 @@ def _heat(
         ]
         for y in second
     ]
+
+
+def _means(rows: list[dict[str, str]], fields: list[str]) -> dict[tuple[float, ...], float]:
+    """The mean score over seeds of each setting; NaN for one that diverged with any seed."""
+    by_setting: dict[tuple[float, ...], list[float]] = {}
+    for row in rows:
+        score = float(row["score"]) if row["score"] else math.nan
+        by_setting.setdefault(tuple(float(row[name]) for name in fields), []).append(score)
+    return {setting: math.fsum(scores) / len(scores) for setting, scores in by_setting.items()}
+
+
+def _best(
+    label: str,
+    means: Mapping[tuple[float, ...], float],
+    values: dict[str, list[float]],
+    metric: str,
+    goal: str,
+) -> str:
+    """A method's best setting in a sentence, and whether it is at the edge of the grid; nothing if all diverged.
+
+    >>> tried = {"lr": [0.1, 1.0, 10.0]}
+    >>> _best("A", {(0.1,): 0.7, (1.0,): 0.8, (10.0,): 0.9}, tried, "test_accuracy", "max")
+    'A: lr 10 is the best of 3 settings, with test accuracy 90.00 %. lr 10 is at the edge of what was tried; values \
+beyond it may be better.'
+    """
+    known = {setting: score for setting, score in means.items() if not math.isnan(score)}
+    if not known:
+        return ""
+    found = (max if goal == "max" else min)(known, key=known.__getitem__)
+    setting = dict(zip(values, found, strict=True))
+    words, about = title(metric), parse(metric)
+    score = f"{words[:1].lower()}{words[1:]} {text(metric, known[found])}{' %' if about and about.percent else ''}"
+    chosen = ", ".join(f"{name} {value:g}" for name, value in setting.items())
+    beyond = edge_warning(setting, at_the_edge(setting, values))
+    said = f"{label}: {chosen} is the best of {len(means)} settings, with {score}."
+    return f"{said} {beyond}" if beyond else said
+
+
+def at_the_edge(setting: Mapping[str, float], values: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    """The fields whose value is the smallest or the largest that was tried, of three or more.
+
+    >>> at_the_edge({"lr": 0.1, "mu": 1.0}, {"lr": [0.1, 1.0, 10.0], "mu": [0.1, 1.0, 10.0]})
+    ('lr',)
+    """
+    return tuple(
+        name
+        for name, value in setting.items()
+        if len(tried := values.get(name, ())) > 2 and value in (min(tried), max(tried))
+    )
+
+
+def edge_warning(setting: Mapping[str, float], edge: Sequence[str]) -> str:
+    """A sentence on the fields at the edge of the grid; nothing without any.
+
+    >>> edge_warning({"lr": 1.0, "mu": 3.0}, ("lr", "mu"))
+    'lr 1 and mu 3 are at the edge of what was tried; values beyond them may be better.'
+    """
+    if not edge:
+        return ""
+    named = " and ".join(f"{name} {setting[name]:g}" for name in edge)
+    are, them = ("is", "it") if len(edge) == 1 else ("are", "them")
+    return f"{named} {are} at the edge of what was tried; values beyond {them} may be better."
 
 
 def _histories(path: Path) -> list[dict[str, Any]]:

@@ -145,7 +145,7 @@ const ready = (async () => {
     });
     element("target-rows").replaceChildren(...rows);
     element("target-caption").textContent =
-      `Until ${measure.title.toLowerCase()} is ${goal}${unit} or better: reached by ${met.length} of ${lines.length}`;
+      `Until ${measure.title[0].toLowerCase()}${measure.title.slice(1)} is ${goal}${unit} or better: reached by ${met.length} of ${lines.length}`;
   }
 
   function drawClients() {
@@ -218,7 +218,9 @@ const ready = (async () => {
       label.append(box, swatch, group.label);
       element("methods").append(label);
     });
-    element("key").hidden = !data.measures.some((measure) => measure.shared && measure.personal);
+    const both = data.measures.some((measure) => measure.shared && measure.personal);
+    element("key").hidden = !both;
+    element("methods-section").hidden = data.groups.length < 2 && !both; // nothing to choose
   }
 
   function setUpCurves() {
@@ -298,7 +300,7 @@ const ready = (async () => {
 
   function setUpProgress() {
     fill(element("progress-measure"), judged.map(([i, measure]) => [i, measure.title]));
-    const usual = judged.find(([, m]) => m.percent || m.shared === "f1" || m.personal === "personal_f1");
+    const usual = judged.find(([, m]) => m.shared === "f1" || m.personal === "personal_f1");
     element("progress-measure").value = (usual ?? judged[0])[0];
     element("progress-measure").addEventListener("change", drawProgress);
   }

@@ -39,7 +39,10 @@ def _data(runs: list[RecordedRun]) -> str:
         partition = {key: value for key, value in partition.items() if key != "clients"}
     clients = {len(names) for run in runs if isinstance(names := run.clients.get("names"), list)}
     words = []
-    if name:
+    table = _agreed(runs, "data", "path")
+    if isinstance(table, str):
+        words.append(f"The table {Path(table).name}")
+    elif name:
         preset = _agreed(runs, "data", "preset")
         words.append(f"The {name} data{f' {preset}' if preset else ''}")
     if len(clients) == 1:
@@ -126,7 +129,7 @@ def warnings(groups: list[Group], folders: Iterable[Path] = ()) -> list[str]:
 
 
 def _waiting(folder: Path, runs: Iterable[RecordedRun]) -> str:
-    """The runs of a comparison that have left nothing to show, or nothing."""
+    """A sentence on the planned runs of a comparison that have no results; empty if there are none."""
     try:
         planned = [str(name) for name in json.loads((folder / EXPERIMENT).read_bytes())["runs"]]
     except (OSError, ValueError, KeyError, TypeError):

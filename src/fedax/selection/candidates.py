@@ -37,6 +37,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "APFL-adaptive": ("APFL", {"adaptive": True}),
 }
 FINE_TUNED = {"FedAvg-fine-tuned": "FedAvg", "SCAFFOLD-fine-tuned": "SCAFFOLD"}
+#: What the other methods of a track are measured against: the plain method, or training alone.
+YARDSTICK = {"shared": "FedAvg", "composite": "FedAvg", "personal": "LocalOnly"}
 WITH_PSI = ("FedMiD", "FedDualAvg")  #: methods that are FedAvg without a regularizer
 SAME = ("FedPD",)  #: FedADMM unless rounds skip, which no range has
 BOTH = ("FedDeper",)  #: a personal method whose paper judges its shared model

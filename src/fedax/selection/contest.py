@@ -5,9 +5,12 @@ stage 2     a third of the rounds; each method keeps its best setting, and the b
 stage 3     all rounds, one setting a method; the best few are the finalists
 final       the finalists with seeds of their own, and for the first time test rows beside validation rows
 
+The yardstick, FedAvg or training alone, goes through all stages, so that the final says what the others add to it.
+
 Every method has as many settings as any other. Every stage is judged on validation rows, by a seed that no final uses.
-A setting that diverges ranks behind all others. Runs start over in each stage, because a schedule of rates must see the
-rounds that it is made for. Each attempt is saved when it is done, so that the same search goes on where it stopped.
+Of equal scores the one with the smaller validation loss is better, and a setting that diverges ranks behind all others.
+Runs start over in each stage, because a schedule of rates must see the rounds that it is made for. Each attempt is
+saved when it is done, so that the same search goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedax.algorithms import Algorithm
 from fedax.engine.result import Result
 from fedax.engine.sweeps import Settings, sweep
 from fedax.errors import FedaxError
@@ -27,9 +31,33 @@ from fedax.experiments.interrupts import deferred
 from fedax.report.columns import better
 from fedax.runs.files import write_whole
 from fedax.selection.candidates import Candidate, Numbers
+from fedax.selection.clock import Clock
 
 STAGES = (9, 3, 1)  # the divisors of the rounds
 FINAL = len(STAGES) + 1
+
+
+def going(stage: int, count: int, finalists: int) -> int:
+    """How many of some methods go on after a stage, but for the yardstick."""
+    if stage == 1:
+        return count
+    return min(count, finalists if stage == len(STAGES) else max(finalists, math.ceil(count / 2)))
+
+
+def work(count: int, *, trials: int, finalists: int, seeds: int, batched: bool, stage: int = 1) -> tuple[int, float]:
+    """The programs that a search of some methods compiles from a stage on, and how many whole runs its rounds come to.
+
+    batched: whether settings are lanes of one program, of which there are always as many.
+
+    >>> work(16, trials=9, finalists=4, seeds=5, batched=False)  # 16 + 16 + 8 + 20 runs
+    (20, 60.0)
+    """
+    programs, runs = count if stage < FINAL else 0, 0.0
+    for number, part in enumerate(STAGES, start=1):
+        if number >= stage:
+            runs += count * (trials if batched else math.ceil(trials / 3 ** (number - 1))) / part
+            count = going(number, count, finalists)
+    return programs + count, runs + count * seeds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +104,19 @@ class Notes:
             was, attempts = first["asked"], [Attempt(**line) for line in rest]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FedaxError(f"{path} cannot be read: {error}") from None
-        for name in sorted({*was, *self.asked}):
+        for name in sorted({*was, *self.asked}, key=lambda name: (name != "budget", name)):
             if was.get(name) != self.asked.get(name):
                 raise FedaxError(f"{path} is of another search: {name} was {was.get(name)}, not {self.asked.get(name)}")
         self.done = {attempt.about: attempt for attempt in attempts}
+
+    @staticmethod
+    def gradients(path: Path | None, budget: str) -> float | None:
+        """What a time limit came to when a search began; another measurement would be the start of another search."""
+        try:
+            asked = json.loads(path.read_text().partition("\n")[0])["asked"] if path is not None else {}
+            return float(asked["gradients"]) if asked.get("budget") == budget else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def keep(self, attempts: Sequence[Attempt]) -> None:
         """Add attempts to the file, which is written whole or not at all."""
@@ -114,18 +151,25 @@ class Contest:
         finalists: int,
         notes: Notes,
         metric: str,
+        yardstick: str,
+        batched: bool,
         progress: Progress,
     ) -> None:
         self.on, self.entrants, self.notes, self.progress = (problem, federation), entrants, notes, progress
         self.trials, self.seed, self.seeds, self.most, self.metric = trials, seed, seeds, finalists, metric
+        self.yardstick, self.batched = yardstick, batched
         self.sign = -1.0 if better(metric) == "max" else 1.0
+        self.loss = f"{metric.rpartition('validation_')[0]}validation_loss"
+        self.clock, self.compiled = Clock(0, 0), set[str]()
 
     def run(self) -> Outlook:
-        """All stages and the final. Ctrl-C stops between two blocks, and raises `Stopped`."""
+        """All stages and the final. Ctrl-C stops after a round, and raises `Stopped`."""
         with deferred(self.progress.stopping) as interrupt:
             return self._run(interrupt.check)
 
     def _run(self, pause: Callable[[], None]) -> Outlook:
+        self.pause = pause
+        self.progress.begin([], 0)
         playing = list(self.entrants)
         settings = {entrant.label: entrant.candidate.draw(self.trials) for entrant in playing}
         dropped: dict[str, int] = {}
@@ -134,89 +178,129 @@ class Contest:
             last = stage == len(STAGES)
             self._announce(stage, playing, settings)
             for entrant in playing:
-                pause()
                 found = sorted(self._tried(entrant, stage, part, settings[entrant.label]), key=self._order)
                 keep = 1 if last else math.ceil(len(found) / 3)
                 settings[entrant.label] = [attempt.numbers for attempt in found[:keep]]
                 best[entrant.label] = found[0]
             playing.sort(key=lambda entrant: self._order(best[entrant.label]))
-            going = len(playing) if stage == 1 else max(self.most, math.ceil(len(playing) / 2))
-            going = self.most if last else going
-            alive = [entrant for entrant in playing[:going] if best[entrant.label].score is not None]
+            places = going(stage, len(playing), self.most)
+            alive = [
+                entrant
+                for place, entrant in enumerate(playing)
+                if (place < places or entrant.label == self.yardstick) and best[entrant.label].score is not None
+            ]
             dropped |= {entrant.label: stage for entrant in playing if entrant not in alive}
             playing = alive
             if not playing:
                 raise FedaxError("every setting of every method diverged: the rate to search around must be smaller")
         self._announce(FINAL, playing, settings)
         for entrant in playing:
-            pause()
             self._final(entrant, settings[entrant.label][0])
         order = [entrant.label for entrant in playing] + sorted(dropped, key=lambda label: -dropped[label])
         chosen = {label: best[label].numbers for label in order}
         return Outlook(list(self.notes.done.values()), chosen, dropped, [entrant.label for entrant in playing])
 
-    def _order(self, attempt: Attempt) -> float:
-        return math.inf if attempt.score is None else self.sign * attempt.score
+    def _order(self, attempt: Attempt) -> tuple[float, float]:
+        if attempt.score is None:
+            return math.inf, math.inf
+        return self.sign * attempt.score, attempt.last.get(self.loss, 0.0)
+
+    def _set_clock(self, stage: int, playing: Sequence[Entrant]) -> None:
+        """What is still to be run from a stage on; who goes on is not known, so all count with their mean rounds."""
+        programs, runs = work(
+            len(playing),
+            trials=self.trials,
+            finalists=self.most,
+            seeds=len(self.seeds),
+            batched=self.batched,
+            stage=stage,
+        )
+        known = sum(entrant.label in self.compiled for entrant in playing) if stage < FINAL else 0
+        mean = sum(entrant.rounds for entrant in playing) / len(playing)
+        self.clock.programs, self.clock.rounds = programs - known, runs * mean
+
+    def _begin(self, run: Run) -> None:
+        self.progress.start(run)
+        self.clock.begin()
+
+    def _advance(self, rounds: int) -> None:
+        self.clock.advance(rounds)
+        self.progress.advance(rounds)
+        self.progress.expect(self.clock.left)
+        self.pause()
 
     def _announce(self, stage: int, playing: Sequence[Entrant], settings: Mapping[str, Sequence[Numbers]]) -> None:
+        self._set_clock(stage, playing)
+        self.progress.expect(self.clock.left)
         if stage == FINAL:
             many = f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}"
             self.progress.say(f"final: {', '.join(entrant.label for entrant in playing)}, {many} each")
             return
         part = {9: "a ninth of the", 3: "a third of the", 1: "all"}[STAGES[stage - 1]]
-        count = max(len(settings[entrant.label]) for entrant in playing)
-        what = f"{count} setting{'s' if count > 1 else ''} each"
+        what = _settings(max(len(settings[entrant.label]) for entrant in playing))
         methods = f"{len(playing)} method{'s' if len(playing) > 1 else ''}"
-        self.progress.say(f"stage {stage} of {len(STAGES)}: {methods}, {what}, {part} rounds")
+        self.progress.say(f"stage {stage} of {len(STAGES)}: {methods}, {what} each, {part} rounds")
 
     def _tried(self, entrant: Entrant, stage: int, part: int, settings: Sequence[Numbers]) -> list[Attempt]:
         """Run one method's attempts in one stage; returns all of them, those of an earlier search too."""
         rounds = max(1, math.ceil(entrant.rounds / part))
         asked = [Attempt(entrant.label, stage, self.seed, numbers, rounds, None, {}) for numbers in settings]
         waiting = [attempt for attempt in asked if attempt.about not in self.notes.done]
-        if waiting:
-            run = Run(entrant.label, self.seed, Path(), rounds=rounds * len(waiting))
-            self.progress.begin([run], rounds)
-            self.progress.start(run)
-            how = {**entrant.how, "eval_on": ["validation"], "eval_every": rounds, "seed": self.seed}
-            results = self._side_by_side(entrant, waiting, rounds, how)
-            found = [self._judged(a, result) for a, result in zip(waiting, results, strict=True)]
-            self.notes.keep(found)
-            best = min(found, key=self._order)
-            self.progress.end(dataclasses.replace(run, status="finished", round=rounds, metrics=best.last))
+        self.pause()
+        if not waiting:
+            self.clock.left_out(rounds * (self.trials if self.batched else len(settings)))
+        else:
+            self._run_settings(entrant, waiting, rounds)
         return [self.notes.done[attempt.about] for attempt in asked]
 
-    def _side_by_side(
-        self, entrant: Entrant, attempts: Sequence[Attempt], rounds: int, how: Mapping[str, Any]
-    ) -> list[Result]:
-        """Settings as lanes of one program. Later stages fill their lanes up, so that they compile nothing."""
-        methods = [entrant.candidate.make(attempt.numbers) for attempt in attempts]
+    def _run_settings(self, entrant: Entrant, waiting: Sequence[Attempt], rounds: int) -> None:
+        """Run settings of one method, and save each."""
+        how = {**entrant.how, "eval_on": ["validation"], "eval_every": rounds, "seed": self.seed}
+        settings = self._lined_up([entrant.candidate.make(attempt.numbers) for attempt in waiting], rounds, how)
+        title = f"{entrant.label}, {_settings(len(waiting))}"
+        run = Run(entrant.label, self.seed, Path(), rounds=rounds * len(settings.algorithms), title=title)
+        self._begin(run)
+
+        def keep(number: int, result: Result, _: Any) -> None:
+            if number < len(waiting):
+                self.notes.keep([self._judged(waiting[number], result)])
+
+        for block in settings.blocks:
+            settings.run(block, keep=keep, say=self._advance)
+        best = min((self.notes.done[attempt.about] for attempt in waiting), key=self._order)
+        ended: Any = "finished" if best.score is not None else "diverged"
+        self.progress.end(dataclasses.replace(run, status=ended, round=rounds, metrics=best.last))
+        self.clock.end(run.rounds, compiled=entrant.label not in self.compiled)
+        self.compiled.add(entrant.label)
+
+    def _lined_up(self, methods: Sequence[Algorithm], rounds: int, how: Mapping[str, Any]) -> Settings:
+        """Settings as lanes of one program where that is faster; filled up, so that later stages compile nothing."""
         settings = Settings(*self.on, methods, rounds=rounds, **how)
         if settings.mode == "batched" and len(methods) < self.trials:
             filled = [methods[lane % len(methods)] for lane in range(self.trials)]
             settings = Settings(*self.on, filled, rounds=rounds, **how)
-        found: list[Result] = []
-        for block in settings.blocks:
-            settings.run(block, keep=lambda number, result, metrics: found.append(result), say=self.progress.advance)
-        return found[: len(methods)]
+        return settings
 
     def _final(self, entrant: Entrant, numbers: Numbers) -> None:
         """One method with every seed that is reported on, evaluated on test rows too, ten times on the way."""
-        rounds = entrant.rounds
+        rounds, compiles = entrant.rounds, True
         for seed in self.seeds:
             asked = Attempt(entrant.label, FINAL, seed, numbers, rounds, None, {})
+            self.pause()
             if asked.about in self.notes.done:
+                self.clock.left_out(rounds)
                 continue
             run = Run(entrant.label, seed, Path(), rounds=rounds)
-            self.progress.begin([run], rounds)
-            self.progress.start(run)
+            self._begin(run)
             how = {**entrant.how, "eval_on": ["validation", "test"], "eval_every": max(1, rounds // 10), "seed": seed}
             made = [entrant.candidate.make(numbers)]
-            (result,) = sweep(*self.on, made, rounds=rounds, mode="sequence", on_progress=self.progress.advance, **how)
+            (result,) = sweep(*self.on, made, rounds=rounds, mode="sequence", on_progress=self._advance, **how)
             found = self._judged(asked, result)
             self.notes.keep([found])
             ended: Any = "finished" if found.score is not None else "diverged"
             self.progress.end(dataclasses.replace(run, status=ended, round=rounds, metrics=found.last))
+            self.clock.end(rounds, compiled=compiles)
+            compiles = False
 
     def _judged(self, attempt: Attempt, result: Result) -> Attempt:
         last = dict(result.history[-1]) if result.history else {}
@@ -225,3 +309,7 @@ class Contest:
         score = score if score is not None and math.isfinite(score) else None
         plain = {key: value for key, value in last.items() if isinstance(value, int | float) and math.isfinite(value)}
         return dataclasses.replace(attempt, score=score, last=plain)
+
+
+def _settings(count: int) -> str:
+    return f"{count} setting{'s' if count > 1 else ''}"

@@ -4,6 +4,9 @@ Methods are measured with the same seeds, so two of them are compared seed by se
 Student's 95 % interval of its mean leaves out 0. A method's rank is one more than the number of methods that are ahead
 of it beyond noise, so all methods that are within noise of the best are first. With one seed no difference is beyond
 noise. A method that diverged with some seed ranks behind all that did not.
+
+Seeds share the rows that judge them. An accuracy on few rows is therefore compared with the rows' own noise too: if two
+models differ on fewer than six rows, the sign test rejects nothing, even where all of these rows speak for one model.
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ class Standing:
     behind_half: float
 
 
-def ahead(first: Sequence[float], second: Sequence[float], *, higher: bool) -> bool:
-    """Whether the first is ahead of the second beyond noise, seed by seed.
+ROWS = 6  #: the fewest rows that can decide between two models: 2 (1/2)^6 < 0.05, and 2 (1/2)^5 > 0.05
+
+
+def ahead(first: Sequence[float], second: Sequence[float], *, higher: bool, least: float = 0.0) -> bool:
+    """Whether the first is ahead of the second beyond noise, seed by seed, and by `least` at least.
 
     >>> ahead([0.91, 0.92, 0.93], [0.90, 0.91, 0.92], higher=True), ahead([0.9, 0.7], [0.6, 0.8], higher=True)
     (True, False)
@@ -37,11 +43,11 @@ def ahead(first: Sequence[float], second: Sequence[float], *, higher: bool) -> b
     if _lost(first) or _lost(second):
         return _lost(second) and not _lost(first)
     mean, half = interval([a - b if higher else b - a for a, b in zip(first, second, strict=True)])
-    return mean > half  # NaN with one seed, and then it is not
+    return mean > half and mean >= least * (1 - 1e-9)  # NaN with one seed, and then it is not
 
 
-def rank(scores: Mapping[str, Sequence[float]], *, higher: bool) -> list[Standing]:
-    """The methods, best first; each has a score a seed, in the same order of seeds.
+def rank(scores: Mapping[str, Sequence[float]], *, higher: bool, least: float = 0.0) -> list[Standing]:
+    """The methods, best first; each has a score a seed, in the same order of seeds. Differences below `least` tie.
 
     >>> scores = {"A": [0.90, 0.92, 0.91], "B": [0.91, 0.91, 0.92], "C": [0.70, 0.71, 0.72]}
     >>> [(place.label, place.rank, place.tied) for place in rank(scores, higher=True)]
@@ -51,7 +57,8 @@ def rank(scores: Mapping[str, Sequence[float]], *, higher: bool) -> list[Standin
     means = {label: math.inf if _lost(found) else sign * interval(found)[0] for label, found in scores.items()}
     order = sorted(scores, key=lambda label: means[label])
     ranks = {
-        label: 1 + sum(ahead(scores[other], scores[label], higher=higher) for other in order if other != label)
+        label: 1
+        + sum(ahead(scores[other], scores[label], higher=higher, least=least) for other in order if other != label)
         for label in order
     }
     best, places = scores[order[0]], list(ranks.values())

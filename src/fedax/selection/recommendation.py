@@ -15,15 +15,16 @@ from fedax.engine.prepare import Prepared, in_memory
 from fedax.engine.record import written_out
 from fedax.errors import FedaxError, unknown
 from fedax.evaluation.metrics import BALANCED
+from fedax.evaluation.protocol import interval
 from fedax.experiments.events import Progress
 from fedax.report.columns import better
 from fedax.runs.files import write_json
 from fedax.runs.lock import locked
 from fedax.selection.allowance import Allowance, price
-from fedax.selection.candidates import Candidate, Track, candidate, fitting, track_of
+from fedax.selection.candidates import YARDSTICK, Candidate, Track, candidate, fitting, track_of
 from fedax.selection.contest import FINAL, Attempt, Contest, Entrant, Notes, Outlook
 from fedax.selection.pilot import gradients_in
-from fedax.selection.ranking import Standing, rank
+from fedax.selection.ranking import ROWS, Standing, ahead, rank
 
 ATTEMPTS, RECOMMENDATION = "attempts.jsonl", "recommendation.json"
 DIAGNOSTICS = ("drift", "diversity", "residual")
@@ -33,7 +34,8 @@ DIAGNOSTICS = ("drift", "diversity", "residual")
 class Recommendation:
     """The result of a search.
 
-    standings: the finalists, best first, by validation rows over the seeds; test: their test metric, a value a seed.
+    standings: the finalists, best first, by validation rows over the seeds, of which finals has a value a seed; test:
+    their test metric, likewise. rows: of validation; least: the smallest difference that so few rows can show.
     chosen: each method's numbers as an experiment file writes them. costs: of a whole run of each method: rounds,
     gradients, floats, and the floats that a client keeps. dropped: the stage after which a method was dropped.
     left_out: methods that cannot run here, and why. facts: sentences about the federation.
@@ -41,7 +43,10 @@ class Recommendation:
 
     track: Track
     metric: str
+    rows: int
+    least: float
     standings: list[Standing]
+    finals: dict[str, list[float]]
     test: dict[str, list[float]]
     chosen: dict[str, dict[str, Any]]
     costs: dict[str, dict[str, float]]
@@ -57,15 +62,27 @@ class Recommendation:
 
     @property
     def winner(self) -> dict[str, Any]:
-        """The table of the recommended method: of those tied for the first place, the one with the cheapest rounds."""
-        first = [place.label for place in self.standings if place.rank == 1]
-        return self.chosen[min(first, key=self._expense)]
+        """The table of the recommended method."""
+        return self.chosen[self.best]
 
     @property
     def best(self) -> str:
-        """The label of the method that is recommended."""
-        first = [place.label for place in self.standings if place.rank == 1]
-        return min(first, key=self._expense)
+        """The label of the method that is recommended: the cheapest of the `equals`."""
+        return min(self.equals, key=self._expense)
+
+    @property
+    def equals(self) -> list[str]:
+        """The methods that are as good as the best: within noise of it and at most a point behind; best first.
+
+        With one seed nothing is known about noise, and the best stands alone.
+        """
+        top = self.standings[0]
+        point = 0.01 if better(self.metric) == "max" else 0.01 * abs(top.mean)
+        return [
+            place.label
+            for place in self.standings
+            if place is top or (place.rank == 1 and math.isfinite(place.half) and place.behind <= point)
+        ]
 
     def _expense(self, label: str) -> tuple[float, float, int]:
         order = [place.label for place in self.standings]
@@ -75,17 +92,38 @@ class Recommendation:
 
     def sentence(self) -> str:
         """The conclusion."""
-        place = next(p for p in self.standings if p.label == self.best)
-        ties = [p.label for p in self.standings if p.rank == 1 and p.label != self.best]
-        shown = f"{in_words(self.metric)} {_shown(self.metric, place.mean)}"
-        if self.best == "LocalOnly":
-            return f"Training alone is as good as any federation here: {shown} without sending anything."
+        others = [label for label in self.equals if label != self.best]
+        shown = (
+            f"{in_words(self.metric)} {_shown(self.metric, sum(self.finals[self.best]) / len(self.finals[self.best]))}"
+        )
         if len(self.standings) == 1:
-            return f"{self.best} alone came to the final: {shown}."
-        if not ties:
-            return f"{self.best} is ahead of all others beyond noise: {shown}."
-        why = "the cheapest of those that cannot be told from the best"
-        return f"Take {self.best}: {shown}; it is {why} ({', '.join(ties)})."
+            return f"Take {self.best}: {shown}; it alone came to the final."
+        if len(self.finals[self.best]) == 1:
+            return f"Take {self.best}: {shown}, the best of the finalists; with one seed, that may be chance."
+        if self.best == YARDSTICK["personal"]:
+            than = f"as good as {_names(others)}" if others else "better than any finalist beyond noise"
+            return f"Train alone: {shown}, {than}, without sending anything."
+        if others:
+            why = "the cheapest of the finalists that are within noise and one point of the best"
+            return f"Take {self.best}: {shown}; it is {why} ({_names(others)} too). {self._gain()}".rstrip()
+        if any(place.rank == 1 for place in self.standings[1:]):
+            why = "the best of the finalists by more than a point, which may be chance"
+            return f"Take {self.best}: {shown}, {why}. {self._gain()}".rstrip()
+        return f"Take {self.best}: {shown}, ahead of all other finalists beyond noise. {self._gain()}".rstrip()
+
+    def _gain(self) -> str:
+        """What the recommended method adds to the yardstick."""
+        plain = YARDSTICK[self.track]
+        if plain == self.best or plain not in self.finals:
+            return ""
+        name, higher = "training alone" if self.track == "personal" else plain, better(self.metric) == "max"
+        mine, theirs = self.finals[self.best], self.finals[plain]
+        if ahead(mine, theirs, higher=higher, least=self.least):
+            mean, half = interval([a - b if higher else b - a for a, b in zip(mine, theirs, strict=True)])
+            percent = "accuracy" in self.metric
+            shown = f"{100 * mean:.1f} ± {100 * half:.1f} points" if percent else f"{mean:.4g} ± {half:.2g}"
+            return f"It is {shown} better than {name}."
+        return f"It is not better than {name} beyond noise."
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""
@@ -145,9 +183,13 @@ def recommend(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         if spend.unit == "minutes":
-            spend = gradients_in(
-                spend.amount, problem, federation, tried, prepared, how, trials, finalists * len(seeds)
-            )
+            known = Notes.gradients(folder and folder / ATTEMPTS, str(budget))
+            if known is None:
+                progress.say(f"measuring how many gradients fit into {spend.amount:g} minutes")
+                plan = (how, trials, finalists, len(seeds))
+                spend = gradients_in(spend.amount, problem, federation, tried, prepared, *plan)
+            else:
+                spend = Allowance(known, "gradients")
         _check_pays(spend, prepared)
         entrants = [Entrant(one, _rounds(spend, prepared[one.label], one.label, rounds), how) for one in tried]
         column = _column(track, metric, problem)
@@ -157,6 +199,8 @@ def recommend(
             "spans": {one.label: {k: dataclasses.asdict(s) for k, s in one.spans.items()} for one in tried},
             "rounds": {entrant.label: entrant.rounds for entrant in entrants},
             "metric": column,
+            "budget": budget,
+            "gradients": spend.amount if spend.unit == "gradients" else None,
             "trials": trials,
             "finalists": finalists,
             "options": {key: str(value) for key, value in sorted(how.items())},
@@ -171,6 +215,8 @@ def recommend(
             finalists=min(finalists, len(entrants)),
             notes=Notes(folder and folder / ATTEMPTS, asked),
             metric=column,
+            yardstick=YARDSTICK[track],
+            batched=prepared[tried[0].label].executor.name == "batched",
             progress=progress,
         )
         outlook = contest.run()
@@ -270,10 +316,15 @@ def _found(
     rounds = {entrant.label: entrant.rounds for entrant in entrants}
     last = {label: max((a for a in outlook.attempts if a.label == label), key=lambda a: a.stage) for label in by_label}
     first = next(iter(prepared.values()))
+    rows = int(in_memory(federation).part("validation").count.sum())
+    least = ROWS / rows if "accuracy" in column else 0.0
     return Recommendation(
         track=track,
         metric=column,
-        standings=rank(scores, higher=better(column) == "max"),
+        rows=rows,
+        least=least,
+        standings=rank(scores, higher=better(column) == "max", least=least),
+        finals=scores,
         test={label: [a.last.get(tested, math.nan) for a in found] for label, found in finals.items()},
         chosen={
             label: written_out(by_label[label].make(numbers), {"name": by_label[label].name})
@@ -345,6 +396,10 @@ def in_words(column: str) -> str:
     """
     name = column.removeprefix("personal_").removeprefix("validation_").replace("_", " ")
     return f"{name} of own models" if column.startswith("personal_") else name
+
+
+def _names(labels: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
 
 
 def _shown(metric: str, value: float) -> str:

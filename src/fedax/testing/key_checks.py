@@ -1,4 +1,4 @@
-"""Checks on what a method draws: by the run's seed, and a coin that clients share is the same for all of them."""
+"""Checks on what a method draws: draws depend on the run's seed, and a coin that clients share is the same for all."""
 
 from __future__ import annotations
 

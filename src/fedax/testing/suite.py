@@ -69,7 +69,8 @@ def check_algorithm(
     reference: another implementation, in plain NumPy for one: a function of a `Task` that gives, after each
         round, the shared model or the pair of it and all personal models.
 
-    A check that breaks off with an error has failed. All run in double precision; `shapes` looks at single too.
+    A check that breaks off with an error has failed, and points to the first one with the same error. All run in double
+    precision; `shapes` looks at single too.
 
     >>> import fedax
     >>> report = check_algorithm(fedax.FedProx(lr=0.05, mu=0.1), checks=["cost"])
@@ -86,8 +87,9 @@ def check_algorithm(
         bodies[REFERENCE] = functools.partial(claim_checks.reference, follow=reference)
     subject = Subject(algorithm, seed)
     wanted = list(bodies) if checks is None else _named(checks, bodies, list(claimed))
+    errors: dict[str, str] = {}
     with jax.enable_x64(True):
-        return Report(repr(algorithm), [_run(name, bodies[name], subject) for name in wanted])
+        return Report(repr(algorithm), [_run(name, bodies[name], subject, errors) for name in wanted])
 
 
 def _named(checks: Iterable[str], bodies: dict[str, Body], claimed: list[str]) -> list[str]:
@@ -99,13 +101,20 @@ def _named(checks: Iterable[str], bodies: dict[str, Body], claimed: list[str]) -
     return wanted
 
 
-def _run(name: str, body: Body, subject: Subject) -> Check:
+def _run(name: str, body: Body, subject: Subject, errors: dict[str, str]) -> Check:
+    """Run one check. errors: by its sentence, the check that broke off with it first; later ones point there."""
     try:
         return Check(name, "passed", body(subject))
     except Skipped as reason:
         return Check(name, "skipped", str(reason))
+    except Broken as broken:
+        detail = str(broken)
+        return Check(name, "failed", f"{detail}. To mend it: {REMEDIES[name]}." if name in REMEDIES else detail)
     except Exception as error:
         whose = place(error)
-        detail = f"{whose} raises {words(error)}" if whose else f"{subject.name}: {words(error)}"
-        detail = str(error) if isinstance(error, Broken) else detail
-        return Check(name, "failed", f"{detail}. To mend it: {REMEDIES[name]}." if name in REMEDIES else detail)
+        said = words(error).removeprefix("FedaxError: ")
+        detail = said if isinstance(error, FedaxError) else f"{whose or subject.name} raises {said}"
+        first = errors.setdefault(detail, name)
+        if first != name:
+            return Check(name, "failed", f"breaks off with the same error as {first}")
+        return Check(name, "failed", f"{detail}. To mend it: begin with this error, before which no check can run.")

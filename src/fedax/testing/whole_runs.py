@@ -40,7 +40,7 @@ def _between(a: State, b: State) -> str:
 
 
 def client_order(subject: Subject) -> str:
-    """A cohort that runs in another order changes nothing; nor do other numbers, with full gradients and no draws."""
+    """A cohort's order changes nothing; with full gradients and no draws, the clients' numbers do not either."""
     turned = _backwards(subject.trial(subject.uneven)).advance(ROUNDS).state
     expected = subject.states[-1]
     moved = gap((turned.server, turned.clients), (expected.server, expected.clients))

@@ -1,4 +1,4 @@
-"""What a reproduction says of itself: one TOML file each in `tables/`, the paper's figures and claims among it.
+"""The description of a reproduction: one TOML file in `tables/`, with the paper's figures and claims.
 
 title, paper, where, note           what it is, and where in the paper
 data, minutes, hours                what must be at hand, the rough time at small and, where it is long, at paper scale
@@ -41,8 +41,7 @@ RELATIONS: dict[Relation, str] = {
     "at_least": "not below",
     "at_most": "not above",
 }
-ONE_SEED = "One seed."
-SAID_OF_ONE_SEED = "One seed: whether another would change the order it cannot say, and no difference has an interval."
+ONE_SEED = "One seed: whether another would change the order it cannot say, and no difference has an interval."
 PAPERS = {
     "apfl": "Deng, Kamani and Mahdavi (2020), Adaptive Personalized Federated Learning",
     "feddeper": "Zhou et al. (2022), Depersonalized Federated Learning",
@@ -59,7 +58,7 @@ class DescriptionTable(BaseModel):
 
 
 class Quantity(DescriptionTable):
-    """A number that a method comes to: a column of its history at the last round, unless more is said.
+    """A number of a method: a column of its history, at the last round unless a field says otherwise.
 
     part: of which part; without one, all parts together (folds, for one).
     model: "shared", "localised" or "personal": the mean over clients of that model's metric; "before": of the personal
@@ -68,7 +67,7 @@ class Quantity(DescriptionTable):
     reaches: the first evaluated round from 1 on at which the metric is this, or better where it is one that has a
         better side (an accuracy as a share of 1); infinite if there is none.
     quickest: with `reaches`, the least over all settings of a sweep, instead of that of the best setting.
-    over: the mean over the last so many rounds; 0 for that over all evaluated rounds but the start.
+    over: the number of last rounds over which the mean is taken; 0 for all evaluated rounds but the start.
     best: the best evaluated round instead of the last.
     each_round: of a column that grows, such as seconds: its growth a round, from the first evaluated one to the last.
     minus: the quantity that is subtracted, as changes of this one's fields.
@@ -277,15 +276,21 @@ class Reproduction(DescriptionTable):
             part=whole.part, table=merged(table, {}, only=[m for m in self.small.methods if m in whole.methods])
         )
 
-    def departing(self, scale: Scale, seeds: int = 1) -> list[str]:
+    def seeds(self, scale: Scale) -> int:
+        """The smallest number of seeds that a part runs with at a scale."""
+        return min(len(setting.table.get("seeds", [0])) for setting in self.at(scale))
+
+    def departing(self, scale: Scale, seeds: int | None = None) -> list[str]:
         """Every place where the setting at a scale departs from the paper, what one seed cannot say among it.
 
+        seeds: how many were run, where it is not the table's number.
+
         >>> from fedax.papers.reproductions import load
-        >>> load("fco-lasso-I").departing("paper", seeds=1)[-1]
+        >>> load("fco-lowrank-I").departing("paper")[-1]
         'One seed: whether another would change the order it cannot say, and no difference has an interval.'
         """
         every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
-        return [words for words in every if words != ONE_SEED] + [SAID_OF_ONE_SEED] * (seeds == 1)
+        return every + [ONE_SEED] * ((seeds or self.seeds(scale)) == 1)
 
     def asked(self, scale: Scale) -> tuple[list[Figure], list[PaperClaim]]:
         """The figures and claims about what is run at a scale."""

@@ -154,16 +154,17 @@ def _section(one: Reproduction, folder: str) -> Iterator[str]:
     if drawn is not None:
         yield from ("", f"![{drawn[1]}]({folder}/{one.id}.svg)", "", drawn[1])
     yield from ("", *_departures(one))
-    for scale in SCALES:
-        found = saved(one.id, scale)
-        if found is not None:
-            yield from ("", *_folded(f"All numbers at {AT[scale]}"), *_outcome(one, found), "", "</details>")
+    results = {AT[scale]: found for scale in SCALES if (found := saved(one.id, scale)) is not None}
+    if len(results) == 2 and one.at("small") == one.at("paper"):
+        results = {"either scale": results[AT["paper"]]}
+    for where, found in results.items():
+        yield from ("", *_folded(f"All numbers at {where}"), *_outcome(one, found), "", "</details>")
 
 
 def _departures(one: Reproduction) -> Iterator[str]:
     results = [saved(one.id, scale) for scale in SCALES]
     small, paper = (
-        one.departing(scale, seeds(found.measured) if found else 1)
+        one.departing(scale, seeds(found.measured) if found else None)
         for scale, found in zip(SCALES, results, strict=True)
     )
     yield from _folded("Departures from the paper")

@@ -11,8 +11,9 @@ from typing import Any
 
 from fedax.errors import FedaxError
 from fedax.papers.reproductions.curves import Curves
-from fedax.papers.reproductions.description import Scale
+from fedax.papers.reproductions.description import SCALES, Reproduction, Scale
 from fedax.papers.reproductions.verdict import Measured
+from fedax.runs.files import write_json
 
 RESULT, ABOUT = "result.json", "reproduction.json"
 SAVED = Path(__file__).parent / "results"  # read for the list and the page, written by `--save`
@@ -115,6 +116,16 @@ def joined(result: ReproductionResult, asked: Iterable[str], folder: Path | None
     curves = {part: before.curves.get(part, {}) | result.curves.get(part, {}) for part in before.curves | result.curves}
     numbers = others | result.measured
     return dataclasses.replace(result, measured=numbers, minutes=minutes, note=before.note, curves=curves)
+
+
+def keep(reproduction: Reproduction, result: ReproductionResult) -> None:
+    """Write a result to those that come with Fedax; at the other scale too, where both run the same."""
+    ran = reproduction.at(result.scale)
+    kept = joined(result, map(str, reproduction.quantities(result.scale)))
+    for scale in (known for known in SCALES if reproduction.at(known) == ran):
+        path = where(reproduction.id, scale)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, dataclasses.replace(kept, scale=scale).as_json())
 
 
 def where(name: str, scale: Scale, folder: Path | None = None) -> Path:

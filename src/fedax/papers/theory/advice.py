@@ -1,8 +1,8 @@
 """Step sizes and local steps for each method that has a theorem, with the bound and what does not hold of it.
 
 A method's `theorem` gives the rates. The local steps follow one rule for all methods: at the same number K R of local
-steps in all, the most a round (a power of 2) for which the bound is at most twice that with one a round, and the terms
-of averaging rarely are no more than the others. Terms that no amount of work removes are left out of both.
+steps in all, K is the largest power of 2 for which the bound is at most twice the bound with K = 1, and for which the
+terms that come from averaging rarely are at most the other terms. Terms that no amount of work removes are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Work:
     R: int
 
     def with_steps(self, steps: int) -> Work:
-        """Another number of local steps a round, with so many rounds that there are no more of them in all.
+        """Another number of local steps a round, and the most rounds that take no more local steps in all.
 
         >>> Work(n=8, m=8, K=5, R=40).with_steps(16)
         Work(n=8, m=8, K=16, R=12)

@@ -1,4 +1,4 @@
-"""A short run on training rows beside a theorem: what its rates come to, and what a few multiples of one's own do.
+"""A short run on training rows: the losses of a theorem's rates, and those of a few multiples of the method's own rate.
 
 A theorem's rate is safe for every problem with its constants, and often far below what this problem takes. So both are
 tried: the theorem's settings, and the method as it is asked for at multiples of its rate (`RATE`, what tuning tries).
@@ -17,8 +17,8 @@ from fedax.algorithms.base import RATE
 from fedax.engine.sweeps import sweep
 from fedax.schedules import Schedule, schedule
 
-SHARE, LEAST = 5, 10  # of the rounds a fifth, but at least so many if there are as many
-CLOSE = 1.05  # a loss that is at most so many times the best is as good
+SHARE, LEAST = 5, 10  # a trial runs a fifth of the rounds, but at least ten if there are ten
+CLOSE = 1.05  # a loss that is at most 1.05 times the best counts as equally good
 
 
 @dataclasses.dataclass(frozen=True)
