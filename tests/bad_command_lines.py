@@ -419,6 +419,8 @@ def commands() -> Iterator[tuple[str, list[str]]]:
         ["data", "preview"],
         ["data", "fetch", "no-such"],
         ["advise"],
+        ["advise", ""],
+        ["recommend", "good.toml", "--budget", ""],
         ["advise", "nowhere.toml"],
         ["theory"],
         ["theory", "no-such"],

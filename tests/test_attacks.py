@@ -49,6 +49,16 @@ def test_noise_has_the_norm_that_its_strength_says_and_no_direction() -> None:
     assert np.abs(np.mean(made, axis=0)).max() < 5 * 50.0 / np.sqrt(40)
 
 
+def test_a_method_that_sends_nothing_has_nothing_to_attack_or_to_clip() -> None:
+    """LocalOnly, which a comparison runs beside personal methods."""
+    alone = fedax.LocalOnly(lr=0.1)
+    attacked = fedax.simulate(MEAN, CLIENTS, alone, rounds=2, attack=Attack("noise", share=0.3))
+    plain = fedax.simulate(MEAN, CLIENTS, alone, rounds=2)
+    np.testing.assert_array_equal(attacked.personal(0), plain.personal(0))
+    with pytest.raises(FedaxError, match=r"LocalOnly.* sends nothing"):
+        fedax.Private(alone, clip=1.0)
+
+
 def test_an_attack_by_nobody_changes_nothing() -> None:
     np.testing.assert_array_equal(after_one_round(attack=Attack("scale", share=0.0)), after_one_round())
 

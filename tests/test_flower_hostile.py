@@ -27,6 +27,7 @@ from fedax.flower.messages import Order, answer_content, flatten, hello_content,
 from fedax.flower.network import MAX_ROWS
 from fedax.flower.rows import own_rows
 from fedax.flower.safe_log import LENGTH, printable
+from fedax.flower.sampling import draw
 from fedax.flower.server import serve
 from fedax.flower.worker import Worker
 from flower_fuzz import fuzzed_federation
@@ -267,6 +268,27 @@ def test_states_are_for_their_owner_alone(tmp_path):
     assert {"state.bin", "model.safetensors", "client-0.secret"} <= {path.name for path in found}
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "states", *found]}
     assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
+
+
+def test_a_round_never_has_more_than_its_cohort(tmp_path):
+    """One of two clients is lost, and two who come before them in the draw connect: the answer that came is left."""
+    asked = setting(rounds=1, cohort=2)
+    first, second, third = draw(asked.seed, 0, 4, 3, range(4))
+    (fourth,) = {*range(4)} - {first, second, third}
+    grid = LocalGrid(tmp_path, client_app(asked), 0)
+    grid.join(third)
+    lost = grid.join(fourth)
+
+    def lose(message, node):
+        if message.metadata.message_type != "train" or node != lost:
+            return "kept"
+        grid.join(first)
+        grid.join(second)
+        return "lost"
+
+    grid.lose = lose
+    run(tmp_path, asked, grid, **{"min-answers": 2})
+    assert f"round 1: 2 answers, clients {min(first, second)}, {max(first, second)}" in log_of(tmp_path)
 
 
 def test_metrics_of_rows_that_a_site_does_not_have_do_not_count(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,32 @@ def test_a_run_without_a_table_cannot_predict(tmp_path, capsys):
     (tmp_path / "new.csv").write_text("x\n1\n")
     assert invoke(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv")]) == 2
     assert "prediction needs a run on a table" in capsys.readouterr().err
+
+
+def test_a_damaged_run_is_one_sentence(shared, tmp_path, capsys):
+    run = shared[0].save(tmp_path / "run")
+    table(5).to_csv(tmp_path / "new.csv", index=False)
+    about = json.loads((run / "preparation.json").read_text())
+    fewer = json.dumps({**about, "columns": about["columns"][:1]})
+    damage = {
+        "model.safetensors": (b"", b"\x02" + bytes(7) + b"[]"),
+        "preparation.json": (b"[]", b"{}", fewer.encode()),
+    }
+    for name, contents in damage.items():
+        whole = (run / name).read_bytes()
+        for content in contents:
+            (run / name).write_bytes(content)
+            assert invoke(["predict", str(run), str(tmp_path / "new.csv")]) == 2
+            said = capsys.readouterr().err
+            assert said.startswith("error: ")
+            assert said.count("\n") == 1
+        (run / name).write_bytes(whole)
+    (run / "coefficients.csv").write_text("feature,coefficient\nage,1,2,3\nx\n")
+    with (run / "metrics.jsonl").open("a") as log:
+        log.write("5\n{}\n")
+    assert invoke(["report", str(run)]) == 0
+    assert "The coefficients cannot be read." in (run / "report.html").read_text()
+    assert len(fedax.load(run).history) == len(shared[0].history)
 
 
 def test_the_command_line_and_an_export_predict_the_same(federation, tmp_path, capsys):

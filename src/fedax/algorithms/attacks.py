@@ -110,6 +110,8 @@ class Attacked(OfBase):
             factor = -self.strength if self.kind == "flip" else self.strength
             return jax.tree.map(lambda u: factor * u, upload)
         leaves, structure = jax.tree.flatten(upload)
+        if not leaves:  # LocalOnly
+            return upload
         d = sum(leaf.size for leaf in leaves)
         scale = self.strength * jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in leaves) / d)
         keys = jax.random.split(jax.random.fold_in(ctx.key, randomness.ATTACK), len(leaves))

@@ -49,6 +49,8 @@ class Private(OfBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.base.shared:
+            raise FedaxError(f"Private: {self.base!r} sends nothing, so there is nothing to clip")
         if self.base.privacy is not None:
             raise FedaxError(f"Private: {self.base!r} is private already: clip and noise must be given once")
         if self.base.aggregate != "mean":

@@ -33,6 +33,7 @@ def predict(
     fedax predict runs/patients new.csv --own             each client's own
     """
     from fedax.data.tables.own_rows import read_table
+    from fedax.own_code import place, words
     from fedax.prediction.predictor import Predictor
     from fedax.runs.files import write_whole
     from fedax.runs.reading import run_folders
@@ -46,7 +47,12 @@ def predict(
         names = ", ".join(str(folder) for folder in folders[:6])
         raise FedaxError(f"{run} holds {len(folders)} runs: name one of them, such as {names}")
     predictor, rows = Predictor.load(folders[0]), read_table(table)
-    found = predictor.predictions(rows, predictor.own(rows) if own else client, owner=str(table))
+    try:
+        found = predictor.predictions(rows, predictor.own(rows) if own else client, owner=str(table))
+    except Exception as error:
+        if isinstance(error, FedaxError) or place(error) is not None:  # a model of one's own has raised it
+            raise
+        raise FedaxError(f"{run} cannot predict, for its files do not fit together: {words(error)}") from error
     text = found.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     if out is None:
         print(text, end="")

@@ -53,7 +53,7 @@ def advise(
 
     if out is not None and not apply:
         raise FedaxError(f"--out is {out}: it goes with --apply")
-    target = out or experiment.with_name(f"{experiment.stem}-advised.toml")
+    target = out or experiment.parent / f"{experiment.stem}-advised.toml"
     if apply and target.exists():
         raise FedaxError(f"{target} already exists: choose another with --out")
     asked = read(experiment)

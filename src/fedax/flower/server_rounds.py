@@ -145,8 +145,9 @@ class Server:
             drawn = self.cohorts.draw(self.round, pool)
             cohort, needed_answers = self.cohorts.staying(self.round, drawn, quorum.min_answers)
             answers |= self._ask([client for client in cohort if client not in answers])
-            if len(answers) >= needed_answers:
-                return {client: answers[client] for client in sorted(answers)}
+            if len(answers) >= needed_answers:  # of more than a cohort, from two attempts, those drawn last
+                used = sorted(answers, key=lambda client: client not in drawn)[: setting.cohort]
+                return {client: answers[client] for client in sorted(used)}
             needed = f"{len(answers)} of the {needed_answers} answers that it needs"
             log.warning("round %d has %s after attempt %d: it goes on", self.round + 1, needed, attempt + 1)
         raise FedaxError(

@@ -70,11 +70,14 @@ class Predictor:
             raise FedaxError(f"{folder} has no {PREPARATION}: prediction needs a run on a table")
         if about is None or not (folder / MODEL).is_file():
             raise FedaxError(f"{folder} has no model: the run has not come to its end")
-        params, personal = tree(about["structure"], load_file(folder / MODEL)), None
-        if (folder / PERSONAL).is_file():
-            stacked = tree(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
-            personal = functools.partial(of_client, stacked, shared=params)
-        return cls.of(content, params, personal)
+        try:
+            params, personal = tree(about["structure"], load_file(folder / MODEL)), None
+            if (folder / PERSONAL).is_file():
+                stacked = tree(about.get("personal", about["structure"]), load_file(folder / PERSONAL))
+                personal = functools.partial(of_client, stacked, shared=params)
+            return cls.of(content, params, personal)
+        except Exception as error:  # files that somebody or something has changed
+            raise FedaxError(f"{folder} cannot be read: {error}") from error
 
     @classmethod
     def of(cls, content: Mapping[str, Any], params: Any, personal: Any, apply: Any = None) -> Predictor:

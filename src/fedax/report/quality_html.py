@@ -138,7 +138,7 @@ def _coefficients(run: RecordedRun) -> list[dict[str, str]]:
     try:
         with (run.folder / COEFFICIENTS).open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
-    except OSError:
+    except (OSError, ValueError, csv.Error):
         return []
 
 
@@ -155,7 +155,7 @@ def _learnt(label: str, rows: list[dict[str, str]]) -> str:
             shown += f"<details{'' if i else ' open'}><summary>{escape(name)}</summary>{inside}</details>"
         more = len(classes) - CLASSES
         return shown + (f"<p>{more} more classes are in {COEFFICIENTS}.</p>" if more > 0 else "")
-    except (KeyError, ValueError):
+    except Exception:  # a file that somebody or something has changed
         return "<p>The coefficients cannot be read.</p>"
 
 

@@ -72,13 +72,16 @@ class History(list[dict[str, Any]]):
 
 
 def read_history(path: Path) -> History:
-    """The rows of a metrics log; a last line cut short by a crash is left out."""
+    """The rows of a metrics log; a last line cut short by a crash is left out, and all from one that is no row."""
     rows = History()
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except (ValueError, RecursionError):
             break
+        if not isinstance(row, dict):
+            break
+        rows.append(row)
     return rows
 
 

@@ -76,7 +76,7 @@ def recommend(
     how = {**options, "personal": track == "personal"}
     prepared, left_out = _prepared(problem, federation, tried, how, rounds, chosen=methods is not None)
     tried = [one for one in tried if one.label in prepared]
-    spend = Allowance.of(budget) if budget else Allowance(rounds * _first_price(prepared), "gradients")
+    spend = Allowance.of(budget) if budget is not None else Allowance(rounds * _first_price(prepared), "gradients")
     folder = None if out is None else Path(out)
     with locked(folder):
         if folder is not None:
