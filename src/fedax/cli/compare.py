@@ -23,9 +23,7 @@ def compare(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget", metavar="gradients|floats|rounds", help="What every method may spend equally much of."
-        ),
+        typer.Option("--budget", metavar="gradients|floats|rounds", help="The cost that is equal for all methods."),
     ] = None,
     tune: Annotated[
         str | None,

@@ -77,7 +77,7 @@ def check(
         str | None, typer.Option("--host", metavar="NAME", help="A name that the certificate must be for.")
     ] = None,
     superlink: Annotated[
-        str | None, typer.Option("--superlink", metavar="HOST:PORT", help="Reach for this SuperLink, as a node would.")
+        str | None, typer.Option("--superlink", metavar="HOST:PORT", help="Connect to this SuperLink as a node would.")
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -29,7 +29,9 @@ HERE = Path("leaderboard")
 def run(
     suite: Suite = "quick",
     tasks: Names = None,
-    methods: Annotated[str | None, typer.Option("--methods", metavar="A,B", help="Some methods alone.")] = None,
+    methods: Annotated[
+        str | None, typer.Option("--methods", metavar="A,B", help="Only these methods, with commas between.")
+    ] = None,
     out: Folder = HERE,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="N", min=0, help="Stop after N minutes.")

@@ -33,13 +33,13 @@ def preview(
     min_rows: Annotated[int | None, Option(help="The fewest rows of a client.")] = None,
     max_rows: Annotated[int | None, Option(help="Pathological: the most rows of a client.")] = None,
     column: Annotated[str | None, Option(help="ByColumn: the array that names each row's client.")] = None,
-    rotation: Annotated[float | None, Option(help="FeatureShift: degrees.")] = None,
-    noise: Annotated[float | None, Option(help="FeatureShift: standard deviation.")] = None,
+    rotation: Annotated[float | None, Option(help="FeatureShift: rotation in degrees.")] = None,
+    noise: Annotated[float | None, Option(help="FeatureShift: standard deviation of the noise.")] = None,
     settings: Annotated[
         list[str],
         Option("--set", metavar="OPTION=VALUE", help="An option of the dataset, such as preset=thesis-II; repeatable."),
     ] = [],  # noqa: B006
-    seed: Annotated[int, Option(metavar="N", help="Of the partition.")] = 0,
+    seed: Annotated[int, Option(metavar="N", help="The seed of the partition.")] = 0,
     out: Annotated[Path | None, Option(metavar="FILE", help="Also write this picture: .html or .png.")] = None,
     debug: Debug = False,
 ) -> None:

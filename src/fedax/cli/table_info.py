@@ -24,7 +24,7 @@ def is_table(name: str) -> bool:
 
 def show_table_file(path: str) -> None:
     """Print a table's columns, and its problems with their counts."""
-    from fedax.cli.console import console, table
+    from fedax.cli.console import console, say, table
     from fedax.data.tables.kinds import becomes, mistakes, recognised, remarks
     from fedax.data.tables.own_rows import read_table
     from fedax.errors import FedaxError
@@ -44,9 +44,9 @@ def show_table_file(path: str) -> None:
     problems += _gaps(columns)
     problems += [sentence for i, c in enumerate(columns) for sentence in remarks(c, frame.iloc[:, i])]
     for sentence in problems:
-        print(f"- {sentence}")
-    print("The label and the client column are among these: an experiment file names them, as `label` and `client`")
-    print(f'in its [data] table, with name = "{kind}" and path = "{path}".')
+        say(f"- {sentence}")
+    names = "The label and the client column are among these: an experiment file names them, as `label` and `client`"
+    say(f'{names} in its [data] table, with name = "{kind}" and path = "{path}".')
 
 
 def _missing(column: Column) -> str:
