@@ -246,13 +246,21 @@ def _big(value: float) -> str:
 def _costs(results: Sequence[Saved]) -> Iterator[str]:
     """What the runs took, and what the rest is estimated to take."""
     done = {s.task.name: sum(float(entry["cpu_seconds"]) for entry in s.entries.values()) / 60 for s in results}
-    rest = {s.task.name: max(s.task.minutes - done[s.task.name], 0) for s in results if not complete(s)}
+    rest = {s.task.name: _left(s, done[s.task.name]) for s in results if not complete(s)}
     yield "## What it takes"
     yield ""
     yield "CPU time of all cores together, in minutes; two free cores take between half of it and all of it."
     yield ""
     yield f"- Run: {_minutes({name: value for name, value in done.items() if value})}."
-    yield f"- Still to run, estimated from FedAvg alone: {_minutes(rest)}."
+    if rest:
+        yield f"- Still to run, estimated from the methods run so far, else from FedAvg alone: {_minutes(rest)}."
+
+
+def _left(saved: Saved, done: float) -> float:
+    """The minutes that a task still takes."""
+    if not saved.entries:
+        return saved.task.minutes
+    return done / len(saved.entries) * (len(saved.task.methods) - len(saved.entries) - len(saved.left_out))
 
 
 def _minutes(found: Mapping[str, float]) -> str:
