@@ -223,6 +223,12 @@ def fedlab(task: Workload) -> Runner:
     import logging
 
     import torch
+
+    # FedLab imports torchvision and uses no operator of it; a torchvision for GPUs has none beside a torch for CPUs.
+    beside = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, operator):
+            beside.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler
     from torch.utils.data import DataLoader, TensorDataset
 
