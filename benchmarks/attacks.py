@@ -12,6 +12,7 @@ docs/attacks.md.
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def accuracy(problem: Any, data: Any, rule: str, kind: str | None, share: float)
             found.append(result.history[-1]["test_accuracy"])
         except DivergedError:
             found.append(0.0)
-    return sum(found) / len(found)
+    return statistics.fmean(found)
 
 
 def measure() -> dict[str, dict[str, float]]:
