@@ -82,6 +82,7 @@ def test_a_method_is_tuned_by_the_fields_of_its_base() -> None:
     table = AlgorithmTable(label="Robust", **robust)
     assert grid_of(table, TuneTable(lr=[1, 3], Robust={"trim": [0.1, 0.2]})) == {"lr": [1.0, 3.0], "trim": [0.1, 0.2]}
     assert grid_of(table, TuneTable(**{"base": {"lr": [1, 3]}})) == {"base.lr": [1.0, 3.0]}
+    assert grid_of(table, TuneTable(lr=[1], **{"base.lr": [1, 3]})) == {"base.lr": [1.0, 3.0]}
     swept = parse({**TABLE, "algorithm": [robust], "tune": None, "sweep": {"lr": [0.1, 0.2]}})
     assert swept.sweep is not None
     methods = [method for _, method in swept.sweep.settings(swept.algorithm[0])]

@@ -27,16 +27,14 @@ def fields_of(method: Any) -> dict[str, dataclasses.Field[Any]]:
 
 
 def full_name(method: Any, name: str) -> str | None:
-    """The name of a field, which is the base's where the method itself has none so called; None if neither has one.
+    """A field's full name: that of the base's field where the method has no field of the name; None if neither has.
 
     >>> from fedax.algorithms import FedAvg, Localised, Robust
     >>> full_name(Robust(FedAvg(lr=0.1)), "lr"), full_name(Localised(FedAvg(lr=0.1), steps=5, lr=0.1), "lr")
     ('base.lr', 'lr')
     """
     names = fields_of(method)
-    return next((one for one in names if one == name), None) or next(
-        (one for one in names if one.endswith(f".{name}")), None
-    )
+    return name if name in names else next((one for one in names if one.endswith(f".{name}")), None)
 
 
 def value_of(method: Any, name: str) -> Any:

@@ -51,7 +51,8 @@ class TuneTable(DecidedByMetric):
         """
         given = self.model_extra or {}
         own = given.get(str(table.label), {})
-        common = {name: values for name, values in given.items() if full_name(table.build(), name) is not None}
+        full = {name: full_name(table.build(), name) for name in given}  # lr gives way to base.lr where both are given
+        common = {n: values for n, values in given.items() if full[n] == n or full[n] not in (None, *given)}
         return {**common, **(own if isinstance(own, dict) else {})}
 
     def check(self, tables: Sequence[AlgorithmTable], seeds: Sequence[int]) -> None:
