@@ -140,6 +140,38 @@ def test_clients_batched_by_vmap_are_the_clients_one_by_one(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "inputs"),
+    [
+        ("mlp", {"hidden": (400,)}, {"Dense_0": 900, "Dense_1": 400}),
+        ("cnn", {"channels": (50,), "kernel": 5, "dense": (200,)}, {"Conv_0": 25, "Dense_0": 11250, "Dense_1": 200}),
+    ],
+)
+def test_a_start_like_pytorchs_is_uniform_within_one_over_the_root_of_the_inputs(
+    name: str, options: dict[str, Any], inputs: dict[str, int]
+) -> None:
+    """PyTorch's Linear and Conv2d draw weights and biases from U(-1/sqrt(n), 1/sqrt(n)), n inputs to a unit."""
+    net = model(name, outputs=3, kernel_init="pytorch", **options)
+    layers = net.init(KEY, jnp.zeros((1, 30, 30, 1)))["params"]
+    assert set(layers) == set(inputs)
+    for layer, count in inputs.items():
+        kernel, bias = (np.asarray(layers[layer][leaf]) * np.sqrt(count) for leaf in ("kernel", "bias"))
+        assert max(np.abs(kernel).max(), np.abs(bias).max()) <= 1 + 1e-6
+        assert np.abs(bias).max() > 0
+        deviations = (kernel.var() - 1 / 3) / np.sqrt((1 / 5 - 1 / 9) / kernel.size)  # of the variance's own spread
+        assert abs(deviations) < 5
+    other = model(name, outputs=3, **options).init(KEY, jnp.zeros((1, 30, 30, 1)))
+    assert jax.tree.structure(other["params"]) == jax.tree.structure(layers)
+
+
+def test_pytorchs_own_layers_start_like_that() -> None:
+    torch = pytest.importorskip("torch")
+    for layer, count in ((torch.nn.Linear(900, 400), 900), (torch.nn.Conv2d(4, 300, 5), 100)):
+        weight, bias = (np.asarray(leaf.detach()) * np.sqrt(count) for leaf in (layer.weight, layer.bias))
+        assert 0.99 < np.abs(weight).max() <= 1 + 1e-6
+        assert 0.9 < np.abs(bias).max() <= 1 + 1e-6
+
+
 def test_linear_starts_at_zero_and_is_linear() -> None:
     x = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
     params = Linear(2).init(KEY, x)

@@ -6,8 +6,8 @@ import jax
 from flax import linen as nn
 from jax.typing import ArrayLike
 
-from fedax.models.inputs import as_rows, precision
-from fedax.models.layers import Dense
+from fedax.models.inputs import as_rows
+from fedax.models.layers import Dense, last
 
 
 class MLP(nn.Module):
@@ -18,6 +18,7 @@ class MLP(nn.Module):
     Args:
         outputs: targets or classes, 1 or more.
         hidden: width of each hidden layer, each 1 or more; none makes it a linear model.
+        kernel_init: the first parameters, "lecun" as Flax draws them or "pytorch" as PyTorch does, biases too.
 
     >>> import jax, jax.numpy as jnp
     >>> model = MLP(outputs=10, hidden=(64,))
@@ -28,6 +29,7 @@ class MLP(nn.Module):
 
     outputs: int
     hidden: tuple[int, ...] = (200, 200)
+    kernel_init: str = "lecun"
 
     @property
     def first(self) -> tuple[str, ...] | None:
@@ -38,5 +40,5 @@ class MLP(nn.Module):
     def __call__(self, x: ArrayLike) -> jax.Array:
         rows = as_rows(x)
         for width in self.hidden:
-            rows = nn.relu(Dense(width)(rows))
-        return nn.Dense(self.outputs, param_dtype=precision())(rows)
+            rows = nn.relu(Dense(width, self.kernel_init)(rows))
+        return last(self.outputs, self.kernel_init, rows.shape[-1])(rows)

@@ -91,6 +91,7 @@ def _choice_option(*names: str) -> Option:
 
 
 _OUTPUTS = Option(None, "a whole number of at least 1", _count)
+_FIRST = _choice_option("lecun", "pytorch")
 _LINEAR = {"use_bias": Option(True, "true or false", _flag), "kernel_init": _choice_option("zeros", "lecun")}
 
 MODELS: dict[str, Entry] = {
@@ -108,7 +109,7 @@ MODELS: dict[str, Entry] = {
     "mlp": Entry(
         "fully connected layers with ReLU",
         "fedax.models.mlp:MLP",
-        {"hidden": _counts_option((200, 200), at_least=0)},
+        {"hidden": _counts_option((200, 200), at_least=0), "kernel_init": _FIRST},
     ),
     "cnn": Entry(
         "convolutions with ReLU and 2x2 max pooling, then fully connected layers",
@@ -117,6 +118,7 @@ MODELS: dict[str, Entry] = {
             "channels": _counts_option((32, 64), at_least=1),
             "dense": _counts_option((1024, 512), at_least=0),
             "kernel": _count_option(3),
+            "kernel_init": _FIRST,
         },
     ),
     "resnet18": Entry(
