@@ -73,4 +73,4 @@ dist: $(VENV)/.core  ## wheel and sdist in dist/, checked, and the demo run from
 	cd $(VENV)/dist && bin/fedax demo --quiet --out demo-run
 
 clean:
-	rm -rf $(VENV) runs site
+	rm -rf $(VENV) .pytest_cache runs site

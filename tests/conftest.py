@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
-# Programs are kept while the tests run. Each worker has its own, and the processes that tests start and kill have
-# others: nobody meets a half-written program.
+# Compiled programs are kept from one run of the tests to the next, for both workers and for the processes that tests
+# start: `pytest --cache-clear`, or `make clean`, forgets them. Everything else that Fedax keeps ends with the tests.
 KEPT = tempfile.TemporaryDirectory(prefix="fedax-tests-")
+PROGRAMS = Path(__file__).parent.parent / ".pytest_cache" / "programs"
+MOST_KEPT = 2**30  # bytes
+if "PYTEST_XDIST_WORKER" not in os.environ and sum(f.stat().st_size for f in PROGRAMS.rglob("*-cache")) > MOST_KEPT:
+    shutil.rmtree(PROGRAMS, ignore_errors=True)
+PROGRAMS.mkdir(parents=True, exist_ok=True)
+os.symlink(PROGRAMS, os.path.join(KEPT.name, "programs"))
 os.environ.setdefault("FEDAX_COMPILE_CACHE", "1")
-os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "here")
+os.environ["FEDAX_CACHE"] = KEPT.name
+os.environ["JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"] = "none"  # those of GPUs bring the directory's name into each key
 # Tests compile much and compute little: code that is not optimised is made in half the time, by XLA's older emitters in
 # about a third of that, and a tenth faster in one piece instead of one for each of several threads. The demo's test and
 # the benchmarks run what users do; FEDAX_OPTIMISED=1 lets all.
@@ -33,7 +42,6 @@ import fedax
 from fedax.testing.problems import QUADRATIC, quadratic_loss, quadratics
 
 fedax.configure()
-os.environ["FEDAX_CACHE"] = os.path.join(KEPT.name, "elsewhere")
 
 __all__ = ["QUADRATIC", "quadratic_loss", "quadratics"]
 
@@ -56,12 +64,23 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.nodeid.partition("[")[0] not in slow]
 
 
+def pytest_collection_finish():
+    """What is imported stays, so the garbage collector need not look through it while programs are traced."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000, 20, 20)
+
+
+TESTS = Path(__file__).parent
 MAPPED = Path("/proc/self/maps")
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Compiled programs go with the file that they were for: a process may map a limited number of pieces of memory."""
-    other = nextitem is None or nextitem.path != item.path
+    """Compiled programs go with the file that they were for: a process may map a limited number of pieces of memory.
+
+    Examples in docstrings make few: a file's stay for those that follow.
+    """
+    other = nextitem is None or (nextitem.path != item.path and item.path.is_relative_to(TESTS))
     if other or (MAPPED.exists() and MAPPED.read_bytes().count(b"\n") > 20_000):
         jax.clear_caches()
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 LIST = Path(__file__).with_name("slow_tests.txt")
-LIMIT = 0.45  # seconds of a function with all its parameters, as a share of a run of 1,000 seconds
+LIMIT = 0.4  # seconds of a function with all its parameters, as a share of a run of 1,000 seconds
 LINE = re.compile(r"([\d.]+)s (?:call|setup|teardown)\s+(\S+?::[^\[\s]+)")
 
 

@@ -324,10 +324,10 @@ def test_evaluation_is_that_of_plain_numpy(digits):
 
     def accuracy(params, i, part):
         c = digits.client(i, part)
-        p = params["params"]
-        h = np.maximum(c["x"] @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"], 0)
+        p = jax.tree.map(np.asarray, params["params"])
+        h = np.maximum(np.asarray(c["x"]) @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"], 0)
         z = h @ p["Dense_1"]["kernel"] + p["Dense_1"]["bias"]
-        return np.mean(z.argmax(1) == c["y"])
+        return np.mean(z.argmax(1) == np.asarray(c["y"]))
 
     for part in ("test", "validation", "train"):
         weights = digits.part(part).count
