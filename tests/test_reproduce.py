@@ -430,6 +430,20 @@ def test_what_if(made: Made, tmp_path: Path) -> None:
     assert last_row(runs["fedavg"])["round"] == 2
 
 
+def test_a_what_if_of_one_part_may_have_a_field_that_another_lacks(tmp_path: Path) -> None:
+    """The digits have no preset; the part on synthetic data has one, and runs alone."""
+    table = copy.deepcopy(DIGITS)
+    data = {"data": {"name": "synthetic", "preset": "0-0", "clients": 3, "max_rows": 50}}
+    table["part"] = [*table["part"], {"name": "made", "set": data}]
+    one = described("digits-two", table)
+    set_it = {"changes": [("data.preset", "'1-1'"), ("rounds", "2")], "methods": ["FedAvg"]}
+    _, made = carry_out(one, "small", tmp_path / "alone", parts=["made"], **set_it)
+    run, *_ = made[tmp_path / "alone/made"]
+    assert json.loads((run / "experiment.json").read_text())["data"]["preset"] == "1-1"
+    with pytest.raises(FedaxError, match=r"unknown field of \[data\] 'preset'"):
+        carry_out(one, "small", tmp_path / "both", **set_it)
+
+
 def test_a_saved_result_keeps_its_note_and_its_other_parts(made: Made, tmp_path: Path) -> None:
     saved = tmp_path / "saved/digits-two-small.json"
     shutil.copytree(made.home, tmp_path, dirs_exist_ok=True)

@@ -55,7 +55,7 @@ def carry_out(
     """
     settings = [_seeded(setting, seeds) for setting in reproduction.at(scale)]
     if changes:
-        settings = _changed(reproduction, settings, changes)
+        settings = _changed(reproduction, settings, changes, parts)
     about = {"reproduction": reproduction.id, "scale": scale, "parts": [s.model_dump() for s in settings]}
     names = [setting.part for setting in settings]
     for part in parts:
@@ -116,9 +116,15 @@ def _seeded(setting: ScaledSetting, seeds: int | None) -> ScaledSetting:
 
 
 def _changed(
-    reproduction: Reproduction, settings: Sequence[ScaledSetting], changes: Sequence[tuple[str, str]]
+    reproduction: Reproduction,
+    settings: Sequence[ScaledSetting],
+    changes: Sequence[tuple[str, str]],
+    running: Sequence[str],
 ) -> list[ScaledSetting]:
-    """The parts with some fields changed; a field of one method is changed in the parts where the method runs."""
+    """The parts with some fields changed; a field of one method is changed in the parts where the method runs.
+
+    running: the parts that run, if not all: another part whose data or model do not have a field stays as it is.
+    """
     if reproduction.experiment is None:
         raise FedaxError(f"--set {changes[0][0]}: {reproduction.id} is no experiment, so it has no fields to set")
     tables = {setting.part: copy.deepcopy(setting.table) for setting in settings}
@@ -130,9 +136,16 @@ def _changed(
         for part, table in tables.items():
             if not somewhere or whose in labels[part]:
                 override(table, field, value)
-    found = [ScaledSetting(part=part, table=table) for part, table in tables.items()]
-    for setting in found:
-        setting.experiment()  # a mistake stops it before the first part runs
+    found = []
+    for before in settings:
+        setting = ScaledSetting(part=before.part, table=tables[before.part])
+        try:
+            setting.experiment()  # a mistake stops it before the first part runs
+        except FedaxError:
+            if not running or setting.part in running:
+                raise
+            setting = before
+        found.append(setting)
     return found
 
 
