@@ -11,7 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("FEDAX_OFFLINE", "1")  # no test downloads anything, unless it brings its own server
 # Compiled programs are kept from one run of the tests to the next, for both workers and for the processes that tests
-# start: `pytest --cache-clear`, or `make clean`, forgets them. Everything else that Fedax keeps ends with the tests.
+# start: `make clean`, or removing the directory, forgets them. Everything else that Fedax keeps ends with the tests.
 KEPT = tempfile.TemporaryDirectory(prefix="fedax-tests-")
 PROGRAMS = Path(__file__).parent.parent / ".pytest_cache" / "programs"
 MOST_KEPT = 2**30  # bytes
