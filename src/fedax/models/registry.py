@@ -157,7 +157,7 @@ def model(name: str, *, outputs: int, **options: Any) -> Any:
     >>> model("mlp", outputs=10, hiden=[50])
     Traceback (most recent call last):
     ...
-    fedax.errors.FedaxError: unknown mlp option 'hiden': did you mean 'hidden'? Allowed: hidden
+    fedax.errors.FedaxError: unknown mlp option 'hiden': did you mean 'hidden'? Allowed: hidden, kernel_init
     >>> model("cnn", outputs=10, kernel=0)
     Traceback (most recent call last):
     ...

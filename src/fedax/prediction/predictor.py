@@ -32,7 +32,7 @@ def described_model(module: Any, name: str | None = None) -> dict[str, Any] | No
 
     >>> from fedax.models import model
     >>> described_model(model("mlp", outputs=2, hidden=[8]))
-    {'name': 'mlp', 'outputs': 2, 'hidden': [8]}
+    {'name': 'mlp', 'outputs': 2, 'hidden': [8], 'kernel_init': 'lecun'}
     """
     if is_outside(name):
         return {"name": name, "outputs": getattr(module, "outputs", None)}
