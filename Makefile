@@ -36,7 +36,7 @@ test: $(VENV)/.test  ## lint, types and all tests
 	$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
 
-test-fast: $(VENV)/.test  ## for a developer's loop: all tests but those that take long, in about three minutes
+test-fast: $(VENV)/.test  ## for a developer's loop: all tests but those that take long, in about two minutes
 	$(BIN)/python -m pytest -n 2 --dist worksteal --fast
 
 test-optimised: $(VENV)/.test  ## all tests on programs that are compiled as users have them: half an hour or more
