@@ -430,6 +430,18 @@ def test_what_if(made: Made, tmp_path: Path) -> None:
     assert last_row(runs["fedavg"])["round"] == 2
 
 
+def test_two_of_three_methods_one_after_the_other(tmp_path: Path) -> None:
+    """The third has not begun, and no report asks for it."""
+    table = copy.deepcopy(DIGITS)
+    rate = table["experiment"]["algorithm"][0]["lr"]
+    table["experiment"]["algorithm"].append({"name": "FedProx", "lr": rate, "mu": 1})
+    one = described("digits-two", table)
+    for method in ("FedAvg", "FedProx"):
+        _, made = carry_out(one, "small", tmp_path / "out", parts=["all"], methods=[method], seeds=1)
+    found = [path.name for path in made[tmp_path / "out/all"]]
+    assert found == ["fedavg-seed0", "fedprox-seed0"]
+
+
 def test_a_what_if_of_one_part_may_have_a_field_that_another_lacks(tmp_path: Path) -> None:
     """The digits have no preset; the part on synthetic data has one, and runs alone."""
     table = copy.deepcopy(DIGITS)

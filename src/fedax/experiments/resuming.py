@@ -74,7 +74,8 @@ def _resume(
         progress.begin([], experiment.rounds)
     now = dict(enumerate(runs)) | dict(zip(waiting, done, strict=False))
     left = waiting[len(done) :]
-    return Outcome(folder, [now[n] for n in now if n not in left], len(tasks) > 1, len(done), len(left))
+    others = [n for n in unfinished if n not in waiting and not (runs[n].folder / HISTORY).is_file()]  # not begun
+    return Outcome(folder, [now[n] for n in now if n not in left + others], len(tasks) > 1, len(done), len(left))
 
 
 def _planned(experiment: Experiment, home: Path) -> list[PlannedRun]:
