@@ -289,7 +289,12 @@ class Reproduction(DescriptionTable):
         >>> load("fco-lowrank-I").departing("paper")[-1]
         'One seed: whether another would change the order it cannot say, and no difference has an interval.'
         """
-        every = [*self.departures.always, *(self.departures.small if scale == "small" else self.departures.paper)]
+        reading = [f"A reading: {self.reading}"] if self.reading else []
+        every = [
+            *reading,
+            *self.departures.always,
+            *(self.departures.small if scale == "small" else self.departures.paper),
+        ]
         return every + [ONE_SEED] * ((seeds or self.seeds(scale)) == 1)
 
     def asked(self, scale: Scale) -> tuple[list[Figure], list[PaperClaim]]:

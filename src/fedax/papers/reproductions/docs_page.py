@@ -147,6 +147,8 @@ def _link(one: Reproduction) -> str:
 def _section(one: Reproduction, folder: str) -> Iterator[str]:
     yield f"## {one.id}"
     yield from ("", f"{one.title}. {PAPERS[one.paper]}, {one.where}. {one.note}".rstrip(), "")
+    if one.reading:
+        yield from (f"**A reading of the paper, not its print:** {one.reading}", "")
     yield from (f"- At {AT[scale]}: {_short(one, scale)}." for scale in SCALES)
     for gap in one.gap:
         yield f"- {gap.what}{_at(gap)}: {gap.why} Known by {_evidence(gap)}"
